@@ -106,19 +106,16 @@ pip_in_venv() {
   "$build/venv/bin/pip" --disable-pip-version-check --no-input "$@"
 }
 
-# configure DIRECTORY [cmake argument...]: runs cmake only when its inputs changed; ninja itself
-# runs it again after an edit of a CMakeLists.txt.
+# configure DIRECTORY PRESET: runs cmake only when the preset or what setup found has changed; ninja
+# itself runs it again after an edit of a CMakeLists.txt.
 configure() {
-  local directory=$1 wanted
-  shift
-  wanted=$(printf '%s\n' "$@" && cat "$build/setup.cmake")
-  if [[ -f $directory/build.ninja && -f $directory/.configured &&
-    $(<"$directory/.configured") == "$wanted" ]]; then
+  local directory=$1 preset=$2 inputs
+  inputs=$(cat "$root/CMakePresets.json" "$build/setup.cmake")
+  [[ -f $directory/build.ninja && $(cat "$directory/.configured" 2>/dev/null) == "$inputs" ]] &&
     return 0
-  fi
-  step "Configuring ${directory#"$root"/}/" \
-    cmake -S "$root" -B "$directory" -G Ninja -C "$build/setup.cmake" "$@"
-  printf '%s\n' "$wanted" >"$directory/.configured"
+  rm -f "$directory/CMakeCache.txt"
+  step "Configuring ${directory#"$root"/}/" cmake -S "$root" --preset "$preset"
+  printf '%s\n' "$inputs" >"$directory/.configured"
 }
 
 # compile DIRECTORY [target...]: silent and quick when everything is up to date.

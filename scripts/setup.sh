@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs and finds everything that Lathe needs to build and test, on a bare Debian 12 machine.
 # Does nothing that is done already. Leaves behind:
-#   build/setup.cmake  where things are, for `cmake -C build/setup.cmake ...`
+#   build/setup.cmake  where things are; every CMake preset reads it
 #   build/setup.env    the same for programs at run time: LATHE_NVRTC, LATHE_NVJITLINK
 set -euo pipefail
 # shellcheck source=scripts/common.sh
@@ -167,20 +167,21 @@ $build/cuda/nvidia"
 write_cmake() {
   local llvm=$1
   cat <<TEXT
-# Written by scripts/setup.sh: what it found. Use: cmake -C build/setup.cmake ...
-set(LATHE_CUDA_INCLUDE_DIR "$cuda_include" CACHE PATH "" FORCE)
-set(LATHE_PTXAS "$cuda_ptxas" CACHE FILEPATH "" FORCE)
-set(LATHE_NVRTC_DEFAULT "$cuda_nvrtc" CACHE FILEPATH "" FORCE)
-set(LATHE_NVJITLINK_DEFAULT "$cuda_nvjitlink" CACHE FILEPATH "" FORCE)
+# Written by scripts/setup.sh: what it found. scripts/found.cmake reads it for every
+# preset; without presets: cmake -C build/setup.cmake ...
+set(LATHE_CUDA_INCLUDE_DIR "$cuda_include" CACHE PATH "")
+set(LATHE_PTXAS "$cuda_ptxas" CACHE FILEPATH "")
+set(LATHE_NVRTC_DEFAULT "$cuda_nvrtc" CACHE FILEPATH "")
+set(LATHE_NVJITLINK_DEFAULT "$cuda_nvjitlink" CACHE FILEPATH "")
 TEXT
   if [[ -n $llvm ]]; then
     cat <<TEXT
-set(LATHE_WITH_LLVM ON CACHE BOOL "" FORCE)
-set(LATHE_LLVM_DIR "/usr/lib/llvm-$llvm/lib/cmake/llvm" CACHE PATH "" FORCE)
-set(LATHE_CLANG "/usr/bin/clang++-$llvm" CACHE FILEPATH "" FORCE)
+set(LATHE_WITH_LLVM ON CACHE BOOL "")
+set(LATHE_LLVM_DIR "/usr/lib/llvm-$llvm/lib/cmake/llvm" CACHE PATH "")
+set(LATHE_CLANG "/usr/bin/clang++-$llvm" CACHE FILEPATH "")
 TEXT
   else
-    echo 'set(LATHE_WITH_LLVM OFF CACHE BOOL "" FORCE)'
+    echo 'set(LATHE_WITH_LLVM OFF CACHE BOOL "")'
   fi
 }
 
