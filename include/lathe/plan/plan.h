@@ -1,0 +1,114 @@
+// Owns the plan: the fixed list of kernel launches that turns one token into logits, with every
+// buffer placed, before any device is touched.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lathe/codegen/kernel_key.h"
+#include "lathe/codegen/result.h"
+#include "lathe/plan/gguf.h"
+#include "lathe/plan/model_spec.h"
+
+namespace lathe {
+
+// State that changes from token to token, in device memory, so that one recorded graph serves
+// every token. Kernels take pointers to its fields.
+struct ControlBlock {
+  std::int32_t token = 0;     // to be decoded now
+  std::int32_t position = 0;  // of that token: entries already in the KV cache
+  std::int32_t sampled = 0;   // written by argmax_merge
+  std::int32_t reserved = 0;
+};
+
+enum class Place : std::uint8_t {
+  weight,   // index into Plan::weights
+  table,    // index into Plan::tables
+  scratch,  // byte offset into the arena
+  kv_k,     // K cache of layer `index`
+  kv_v,     // V cache of layer `index`, laid out as K: [position][kv_heads][head_dim]
+  control,  // byte offset into the ControlBlock
+};
+
+struct Operand {
+  Place place = Place::scratch;
+  int index = 0;            // weight, table or layer
+  std::int64_t offset = 0;  // bytes, for scratch and control
+  std::int64_t bytes = 0;   // the operand's size; 0 for KV caches: see kv_bytes_per_layer()
+};
+
+// One launch. operands[i] is the kernel's parameter i (see KernelRow::params). Steps run in order,
+// and no step reads scratch bytes that an earlier step of the same token has not written.
+struct Step {
+  KernelKey key;
+  std::vector<Operand> operands;
+  int layer = -1;     // -1: before or after the layers
+  std::string label;  // "attn_q": what the step is in the model
+};
+
+struct WeightSlot {
+  std::string name;  // of the tensor in the file
+  Format format = Format::f32;
+  std::int64_t rows = 0;
+  std::int64_t k = 0;
+  std::int64_t file_offset = 0;
+  std::int64_t bytes = 0;
+};
+
+// Constants computed when the plan is built (RoPE frequencies), uploaded like weights.
+struct Table {
+  std::string name;
+  std::vector<float> values;
+};
+
+struct PlanOptions {
+  // Positions the KV cache holds, at most what the model was trained for; 0 = min(that, 4096).
+  int context = 0;
+  Format kv = Format::f16;   // f16 or f32
+  int attention_splits = 0;  // 1 to 64; 0 = chosen from heads and visible positions
+};
+
+// Exact per-token figures, except those of attention, which are per position it sees. Operands in
+// the arena, the tables and the control block count as activations.
+struct PlanCounts {
+  int launches = 0;
+  int distinct_kernels = 0;
+  std::int64_t weight_bytes_read = 0;
+  std::int64_t kv_bytes_per_position = 0;  // K and V of all layers: written once, read by attention
+  std::int64_t activation_bytes_read = 0;
+  std::int64_t activation_bytes_written = 0;
+  std::int64_t operations = 0;  // of everything but attention
+  std::int64_t attention_operations_per_position = 0;
+};
+
+struct Plan {
+  ModelSpec spec;
+  PlanOptions options;
+  std::vector<Step> steps;
+  std::vector<WeightSlot> weights;
+  std::vector<Table> tables;
+  std::int64_t arena_bytes = 0;
+  Operand logits;  // vocab f32 values in the arena, valid after the last step
+
+  std::int64_t kv_bytes_per_layer() const;  // of K, and the same again of V
+  // Bytes of K and V that attention reads in all layers when it sees `length` positions, windows
+  // respected.
+  std::int64_t kv_bytes_read(int length) const;
+  std::vector<KernelKey> distinct_keys() const;
+  PlanCounts counts() const;
+  std::string to_text() const;
+  std::string to_json() const;
+};
+
+// Builds and checks the plan: every tensor present with the right shape and a supported format, no
+// tensor left unread, every key valid. Immutable afterwards.
+Result<Plan> build_plan(const GgufFile& file, const ModelSpec& spec, const PlanOptions& options);
+Result<Plan> build_plan(const GgufFile& file, const PlanOptions& options);
+
+// RoPE table of a spec: for each pair i the frequency in revolutions per position as a float pair
+// (high, low), interleaved, so that a kernel finds the angle of any position to f32 accuracy. All
+// of head_dim rotates when the spec has no dims.
+std::vector<float> rope_table(const RopeSpec& rope, int head_dim);
+
+}  // namespace lathe

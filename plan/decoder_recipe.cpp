@@ -1,0 +1,247 @@
+// Owns the recipe that all families share: which kernels turn one token into logits, in order.
+//
+// A family differs by the flags of its ModelSpec, never by its own list of steps. Residuals are
+// added by the kernel that produces the other summand, biases by their GEMV.
+#include "plan/decoder_recipe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/step_list.h"
+#include "plan/tuning.h"
+#include "plan/weight_list.h"
+
+namespace lathe {
+namespace {
+
+class DecoderRecipe {
+ public:
+  DecoderRecipe(const GgufFile& file, Plan& plan)
+      : plan_(plan), spec_(plan.spec), options_(plan.options), weights_(file) {}
+
+  Result<void> run() {
+    for (std::size_t i = 0; i < spec_.ropes.size(); ++i) {
+      plan_.tables.push_back(
+          {fmt::format("rope{}", i), rope_table(spec_.ropes[i], spec_.head_dim)});
+    }
+    LATHE_TRY(embed());
+    for (layer_ = 0; layer_ < spec_.layers; ++layer_) {
+      LATHE_TRY(attention_block());
+      LATHE_TRY(ffn_block());
+    }
+    layer_ = -1;
+    LATHE_ASSIGN(const Operand logits, head());
+    plan_.weights = std::move(weights_).take();
+    std::move(steps_).finish(plan_, logits);
+    return {};
+  }
+
+ private:
+  int q_values() const { return spec_.heads * spec_.head_dim; }
+  int kv_values() const { return spec_.kv_heads * spec_.head_dim; }
+  const LayerSpec& layer() const { return spec_.per_layer[static_cast<std::size_t>(layer_)]; }
+
+  // "attn_q" in layer 3 is "blk.3.attn_q.weight".
+  std::string tensor_name(const std::string& label, const char* kind = "weight") const {
+    return layer_ < 0 ? fmt::format("{}.{}", label, kind)
+                      : fmt::format("blk.{}.{}.{}", layer_, label, kind);
+  }
+
+  void add(std::string label, const KernelKey& key, std::vector<Operand> operands) {
+    steps_.add(layer_, std::move(label), key, std::move(operands));
+  }
+
+  Result<void> embed() {
+    LATHE_ASSIGN(const int table, weights_.matrix("token_embd.weight", spec_.vocab, spec_.hidden));
+    KernelKey key{.type = KernelType::embed, .format = weights_[table].format};
+    key.k = spec_.hidden;
+    key.n = spec_.vocab;
+    key.scale = spec_.embedding_scale;
+    stream_ = steps_.scratch(spec_.hidden);
+    add("token_embd", key, {StepList::weight(weights_, table), StepList::token(), stream_});
+    return {};
+  }
+
+  Result<void> attention_block() {
+    LATHE_ASSIGN(const Operand x, norm("attn_norm", stream_));
+    LATHE_ASSIGN(const Operand q, projection("attn_q", x, q_values()));
+    LATHE_ASSIGN(const Operand k, projection("attn_k", x, kv_values()));
+    LATHE_ASSIGN(const Operand v, projection("attn_v", x, kv_values()));
+    if (spec_.qk_norm) {
+      LATHE_TRY(head_norm("attn_q_norm", q, spec_.heads));
+      LATHE_TRY(head_norm("attn_k_norm", k, spec_.kv_heads));
+    }
+    rope("rope_q", q, spec_.heads);
+    rope("rope_k", k, spec_.kv_heads);
+    append_kv(k, v);
+    return add_to_stream("attn_output", "post_attention_norm", attend(q));
+  }
+
+  Result<void> ffn_block() {
+    LATHE_ASSIGN(const Operand x, norm("ffn_norm", stream_));
+    LATHE_ASSIGN(const Operand gate, gemv("ffn_gate", x, spec_.ffn));
+    LATHE_ASSIGN(const Operand up, gemv("ffn_up", x, spec_.ffn));
+    KernelKey key{.type = KernelType::glu};
+    key.n = spec_.ffn;
+    key.activation = spec_.activation;
+    const Operand y = steps_.scratch(spec_.ffn);
+    add("ffn_glu", key, {gate, up, y});
+    return add_to_stream("ffn_down", "post_ffw_norm", y);
+  }
+
+  Result<Operand> head() {
+    LATHE_ASSIGN(const Operand x, norm("output_norm", stream_));
+    const char* name = spec_.tied_head ? "token_embd.weight" : "output.weight";
+    LATHE_ASSIGN(const int weight, weights_.matrix(name, spec_.vocab, spec_.hidden));
+    const Operand logits = steps_.scratch(spec_.vocab);
+    add("output", gemv_key(weight), {StepList::weight(weights_, weight), x, logits});
+
+    KernelKey key{.type = KernelType::argmax};
+    key.n = spec_.vocab;
+    key.splits = argmax_splits(spec_.vocab);
+    const Operand partial = steps_.scratch(std::int64_t{2} * key.splits);
+    add("argmax", key, {logits, partial});
+    key.type = KernelType::argmax_merge;
+    add("argmax_merge", key, {partial, StepList::sampled()});
+    return logits;
+  }
+
+  KernelKey gemv_key(int weight) const {
+    const WeightSlot& slot = weights_[weight];
+    KernelKey key{.type = KernelType::gemv, .format = slot.format};
+    key.k = static_cast<int>(slot.k);
+    key.n = static_cast<int>(slot.rows);
+    const GemvTuning tuning = gemv_tuning(slot.format, key.n, key.k);
+    key.warps = tuning.warps;
+    key.rows = tuning.rows;
+    return key;
+  }
+
+  static int values(const Operand& operand) {
+    return static_cast<int>(operand.bytes / static_cast<std::int64_t>(sizeof(float)));
+  }
+
+  Result<Operand> gemv(const std::string& label, const Operand& x, int n, bool bias = false) {
+    LATHE_ASSIGN(const int weight, weights_.matrix(tensor_name(label), n, values(x)));
+    KernelKey key = gemv_key(weight);
+    std::vector<Operand> operands = {StepList::weight(weights_, weight), x};
+    if (bias) {
+      LATHE_ASSIGN(const int slot, weights_.vector(tensor_name(label, "bias"), n));
+      key.bias = true;
+      operands.push_back(StepList::weight(weights_, slot));
+    }
+    const Operand y = steps_.scratch(n);
+    operands.push_back(y);
+    add(label, key, std::move(operands));
+    return y;
+  }
+
+  Result<Operand> projection(const std::string& label, const Operand& x, int n) {
+    return gemv(label, x, n, spec_.qkv_bias);
+  }
+
+  KernelKey norm_key(int k, int n) const {
+    KernelKey key{.type = KernelType::rms_norm};
+    key.k = k;
+    key.n = n;
+    key.epsilon = spec_.epsilon;
+    return key;
+  }
+
+  Result<Operand> norm(const std::string& label, const Operand& x) {
+    LATHE_ASSIGN(const int weight, weights_.vector(tensor_name(label), spec_.hidden));
+    const Operand y = steps_.scratch(spec_.hidden);
+    add(label, norm_key(spec_.hidden, 1), {x, StepList::weight(weights_, weight), y});
+    return y;
+  }
+
+  Result<void> head_norm(const std::string& label, const Operand& x, int heads) {
+    LATHE_ASSIGN(const int weight, weights_.vector(tensor_name(label), spec_.head_dim));
+    add(label, norm_key(spec_.head_dim, heads), {x, StepList::weight(weights_, weight), x});
+    return {};
+  }
+
+  void rope(std::string label, const Operand& x, int heads) {
+    const RopeSpec& rope = spec_.ropes[static_cast<std::size_t>(layer().rope)];
+    KernelKey key{.type = KernelType::rope};
+    key.heads = heads;
+    key.head_dim = spec_.head_dim;
+    key.rotary = rope.dims;
+    key.pairing = rope.pairing;
+    add(std::move(label), key,
+        {x, StepList::position(), StepList::table(plan_.tables, layer().rope)});
+  }
+
+  void append_kv(const Operand& k, const Operand& v) {
+    KernelKey key{.type = KernelType::kv_append, .format = options_.kv};
+    key.kv_heads = spec_.kv_heads;
+    key.head_dim = spec_.head_dim;
+    add("kv_append", key,
+        {k, v, StepList::position(), StepList::kv_k(layer_), StepList::kv_v(layer_)});
+  }
+
+  int splits() const {
+    if (options_.attention_splits > 0) return options_.attention_splits;
+    const int window = layer().window;
+    const int visible = window > 0 ? std::min(window, options_.context) : options_.context;
+    return lathe::attention_splits(spec_.kv_heads, visible);
+  }
+
+  Operand attend(const Operand& q) {
+    KernelKey key{.type = KernelType::attention, .format = options_.kv};
+    key.heads = spec_.heads;
+    key.kv_heads = spec_.kv_heads;
+    key.head_dim = spec_.head_dim;
+    key.window = layer().window;
+    key.splits = splits();
+    key.scale = spec_.attention_scale;
+    const Operand partial =
+        steps_.scratch(std::int64_t{spec_.heads} * key.splits * (spec_.head_dim + 2));
+    add("attention", key,
+        {q, StepList::kv_k(layer_), StepList::kv_v(layer_), StepList::position(), partial});
+
+    KernelKey merge{.type = KernelType::attention_merge};
+    merge.heads = key.heads;
+    merge.head_dim = key.head_dim;
+    merge.splits = key.splits;
+    const Operand y = steps_.scratch(q_values());
+    add("attention_merge", merge, {partial, y});
+    return y;
+  }
+
+  // Projects x back to the hidden size and adds it to the residual stream, normed first where the
+  // family has post-norms.
+  Result<void> add_to_stream(const std::string& label, const std::string& post_norm,
+                             const Operand& x) {
+    if (spec_.post_norms) {
+      LATHE_ASSIGN(const Operand y, gemv(label, x, spec_.hidden));
+      LATHE_ASSIGN(const int weight, weights_.vector(tensor_name(post_norm), spec_.hidden));
+      KernelKey key = norm_key(spec_.hidden, 1);
+      key.residual = true;
+      add(post_norm, key, {y, StepList::weight(weights_, weight), stream_, stream_});
+      return {};
+    }
+    LATHE_ASSIGN(const int weight, weights_.matrix(tensor_name(label), spec_.hidden, values(x)));
+    KernelKey key = gemv_key(weight);
+    key.residual = true;
+    add(label, key, {StepList::weight(weights_, weight), x, stream_, stream_});
+    return {};
+  }
+
+  Plan& plan_;
+  const ModelSpec& spec_;
+  const PlanOptions& options_;
+  WeightList weights_;
+  StepList steps_;
+  Operand stream_;  // the residual stream, updated in place
+  int layer_ = -1;
+};
+
+}  // namespace
+
+Result<void> add_decoder_steps(const GgufFile& file, Plan& plan) {
+  return DecoderRecipe(file, plan).run();
+}
+
+}  // namespace lathe

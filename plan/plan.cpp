@@ -1,0 +1,85 @@
+// Owns the figures that follow from a plan: KV sizes, distinct kernels, per-token counts.
+#include "lathe/plan/plan.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "lathe/codegen/format.h"
+#include "lathe/codegen/kernel_table.h"
+
+namespace lathe {
+namespace {
+
+// Bytes of one position's K, and the same again of V, in one layer.
+std::int64_t kv_position_bytes(const Plan& plan) {
+  return row_bytes(plan.options.kv, std::int64_t{plan.spec.kv_heads} * plan.spec.head_dim);
+}
+
+// Every operand is read whole, except the embedding table: one row of it.
+std::int64_t weight_bytes(const Step& step, const Operand& operand) {
+  if (step.key.type == KernelType::embed) return row_bytes(step.key.format, step.key.k);
+  return operand.bytes;
+}
+
+void count_operands(const Step& step, PlanCounts& counts) {
+  const std::vector<Param> params = row(step.key.type).params(step.key);
+  for (std::size_t i = 0; i < step.operands.size(); ++i) {
+    const Operand& operand = step.operands[i];
+    switch (operand.place) {
+      case Place::weight:
+        counts.weight_bytes_read += weight_bytes(step, operand);
+        break;
+      case Place::kv_k:
+      case Place::kv_v:
+        break;
+      case Place::table:
+      case Place::scratch:
+      case Place::control:
+        if (params[i].access != Access::write) counts.activation_bytes_read += operand.bytes;
+        if (params[i].access != Access::read) counts.activation_bytes_written += operand.bytes;
+        break;
+    }
+  }
+}
+
+}  // namespace
+
+std::int64_t Plan::kv_bytes_per_layer() const {
+  return options.context * kv_position_bytes(*this);
+}
+
+std::int64_t Plan::kv_bytes_read(int length) const {
+  std::int64_t positions = 0;
+  for (const LayerSpec& layer : spec.per_layer) {
+    positions += layer.window > 0 ? std::min(layer.window, length) : length;
+  }
+  return 2 * positions * kv_position_bytes(*this);
+}
+
+std::vector<KernelKey> Plan::distinct_keys() const {
+  std::vector<KernelKey> keys;
+  std::unordered_set<KernelKey> seen;
+  for (const Step& step : steps) {
+    if (seen.insert(step.key).second) keys.push_back(step.key);
+  }
+  return keys;
+}
+
+PlanCounts Plan::counts() const {
+  PlanCounts counts;
+  counts.launches = static_cast<int>(steps.size());
+  counts.distinct_kernels = static_cast<int>(distinct_keys().size());
+  counts.kv_bytes_per_position = 2 * spec.layers * kv_position_bytes(*this);
+  for (const Step& step : steps) {
+    count_operands(step, counts);
+    const Cost cost = row(step.key.type).cost(step.key);
+    if (step.key.type == KernelType::attention) {
+      counts.attention_operations_per_position += cost.operations;
+    } else {
+      counts.operations += cost.operations;
+    }
+  }
+  return counts;
+}
+
+}  // namespace lathe

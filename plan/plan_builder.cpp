@@ -1,0 +1,120 @@
+// Owns building a plan: options resolved, steps made, everything checked before it is returned.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+#include <unordered_set>
+
+#include "lathe/codegen/kernel_table.h"
+#include "lathe/plan/plan.h"
+#include "plan/decoder_recipe.h"
+#include "plan/tuning.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kDefaultContext = 4096;
+constexpr std::int64_t kMaxSize = std::int64_t{1} << 30;
+
+Result<PlanOptions> resolve(PlanOptions options, const ModelSpec& spec) {
+  if (options.context == 0) options.context = std::min(spec.context, kDefaultContext);
+  if (options.context < 1 || options.context > spec.context) {
+    return Error{Code::invalid_argument,
+                 fmt::format("the context is {} positions; it must be 1 to the {} that the model "
+                             "was trained for",
+                             options.context, spec.context),
+                 {}};
+  }
+  if (options.kv != Format::f16 && options.kv != Format::f32) {
+    return Error{
+        Code::unsupported,
+        fmt::format("a KV cache in {} is not supported; known: f16, f32", row(options.kv).name),
+        {}};
+  }
+  if (options.attention_splits < 0 || options.attention_splits > kMaxAttentionSplits) {
+    return Error{Code::invalid_argument,
+                 fmt::format("attention_splits is {}; it must be 0 (automatic) to {}",
+                             options.attention_splits, kMaxAttentionSplits),
+                 {}};
+  }
+  return options;
+}
+
+Result<void> check_spec(const ModelSpec& spec) {
+  const auto [least, greatest] =
+      std::minmax({spec.layers, spec.hidden, spec.ffn, spec.heads, spec.kv_heads, spec.head_dim,
+                   spec.vocab, spec.context});
+  const bool consistent =
+      least > 0 && greatest <= kMaxSize && std::int64_t{spec.heads} * spec.head_dim <= kMaxSize &&
+      spec.heads % spec.kv_heads == 0 && !spec.ropes.empty() &&
+      std::ssize(spec.per_layer) == spec.layers &&
+      std::all_of(spec.per_layer.begin(), spec.per_layer.end(), [&](const LayerSpec& layer) {
+        return layer.window >= 0 && layer.rope >= 0 && layer.rope < std::ssize(spec.ropes);
+      });
+  if (consistent) return {};
+  return Error{Code::invalid_argument,
+               "the model spec is inconsistent: every size must be 1 to 2^30, heads a multiple of "
+               "kv_heads, and each layer must name one of its ropes",
+               {}};
+}
+
+// A tensor that no step reads would be part of the model ignored.
+Result<void> check_all_used(const GgufFile& file, const Plan& plan) {
+  std::unordered_set<std::string_view> used;
+  for (const WeightSlot& slot : plan.weights) used.insert(slot.name);
+  if (!plan.spec.ropes.front().factors.empty()) used.insert("rope_freqs.weight");
+  for (const GgufTensor& tensor : file.tensors()) {
+    if (used.contains(tensor.name)) continue;
+    return Error{Code::unsupported,
+                 fmt::format("the file has the tensor '{}', which no step of the '{}' family reads",
+                             tensor.name, plan.spec.architecture),
+                 {{"file", file.path()}}};
+  }
+  return {};
+}
+
+Result<void> check_steps(const Plan& plan) {
+  for (const Step& step : plan.steps) {
+    if (auto result = check_key(step.key); !result) {
+      const std::string where =
+          step.layer < 0 ? step.label : fmt::format("{} of layer {}", step.label, step.layer);
+      return std::move(result).error().with("step", where);
+    }
+    const std::size_t params = row(step.key.type).params(step.key).size();
+    if (params != step.operands.size()) {
+      return Error{Code::internal,
+                   fmt::format("step '{}' has {} operands, but its kernel has {} parameters",
+                               step.label, step.operands.size(), params),
+                   {{"key", step.key.text()}}};
+    }
+  }
+  return {};
+}
+
+Result<Plan> build(const GgufFile& file, const ModelSpec& spec, const PlanOptions& options) {
+  LATHE_TRY(check_spec(spec));
+  Plan plan;
+  plan.spec = spec;
+  LATHE_ASSIGN(plan.options, resolve(options, spec));
+  LATHE_TRY(add_decoder_steps(file, plan));
+  LATHE_TRY(check_all_used(file, plan));
+  LATHE_TRY(check_steps(plan));
+  return plan;
+}
+
+}  // namespace
+
+Result<Plan> build_plan(const GgufFile& file, const ModelSpec& spec, const PlanOptions& options) {
+  try {
+    return build(file, spec, options);
+  } catch (const std::bad_alloc&) {
+    return Error{Code::out_of_memory, "not enough memory for the plan", {{"file", file.path()}}};
+  }
+}
+
+Result<Plan> build_plan(const GgufFile& file, const PlanOptions& options) {
+  LATHE_ASSIGN(const ModelSpec spec, read_model_spec(file));
+  return build_plan(file, spec, options);
+}
+
+}  // namespace lathe

@@ -1,0 +1,38 @@
+// Owns the steps of a plan while it is built: operands by kind, scratch buffers without a place
+// until the last step is known.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lathe/codegen/kernel_key.h"
+#include "lathe/plan/plan.h"
+#include "plan/weight_list.h"
+
+namespace lathe {
+
+class StepList {
+ public:
+  // A new scratch buffer of f32 values. Until finish(), the operand's index is the buffer's number.
+  Operand scratch(std::int64_t values);
+  static Operand weight(const WeightList& weights, int index);
+  static Operand table(const std::vector<Table>& tables, int index);
+  static Operand kv_k(int layer) { return {Place::kv_k, layer, 0, 0}; }
+  static Operand kv_v(int layer) { return {Place::kv_v, layer, 0, 0}; }
+  static Operand token();
+  static Operand position();
+  static Operand sampled();
+
+  void add(int layer, std::string label, KernelKey key, std::vector<Operand> operands);
+
+  // Places every buffer, moves the steps into the plan and gives `logits`, which must be a scratch
+  // operand, a place that no later step overwrites.
+  void finish(Plan& plan, const Operand& logits) &&;
+
+ private:
+  std::vector<Step> steps_;
+  std::vector<std::int64_t> buffers_;  // bytes
+};
+
+}  // namespace lathe

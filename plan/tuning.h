@@ -1,0 +1,27 @@
+// Owns the choice of every tuning field in a plan's keys. Each choice is valid for any shape and
+// changes speed only; measured tables replace these rules without touching the recipe.
+#pragma once
+
+#include "lathe/codegen/format.h"
+
+namespace lathe {
+
+struct GemvTuning {
+  int warps = 4;  // per block
+  int rows = 1;   // per warp
+};
+
+// For y[n] = W[n][k] . x[k].
+GemvTuning gemv_tuning(Format format, int n, int k);
+
+inline constexpr int kMaxAttentionSplits = 64;
+
+// Parts that the visible positions are cut into. One block works on one split of one KV head: the
+// aim is two blocks for each multiprocessor of a large GPU (132), but at least 64 positions per
+// split when the cache is full, and at most kMaxAttentionSplits.
+int attention_splits(int kv_heads, int visible_positions);
+
+// Parts that the vocabulary is cut into: at least 1024 values each, at most 128 parts.
+int argmax_splits(int vocab);
+
+}  // namespace lathe
