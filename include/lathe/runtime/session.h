@@ -1,0 +1,90 @@
+// Owns decoding: a model file, a plan and an executor behind one object that turns a token into
+// logits.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/codegen/emit.h"
+#include "lathe/codegen/result.h"
+#include "lathe/plan/gguf.h"
+#include "lathe/plan/plan.h"
+#include "lathe/runtime/device.h"
+
+namespace lathe {
+
+enum class ExecutorKind : std::uint8_t {
+  eager,  // one launch per step
+  graph,  // the same launches recorded once and replayed
+  cpu,    // the oracles, multi-threaded: any plan runs with no GPU
+};
+const char* executor_name(ExecutorKind kind);
+Result<ExecutorKind> executor_by_name(std::string_view name);
+
+struct SessionOptions {
+  ExecutorKind executor = ExecutorKind::graph;
+  PlanOptions plan;
+  std::vector<Route> routes;  // order of preference; empty = the default order
+  CompilerPaths compilers;
+  bool disk_cache = true;
+  std::string cache_directory;  // empty: LATHE_CACHE_DIR, XDG_CACHE_HOME/lathe, ~/.cache/lathe
+  // Kernels shared with other sessions. Given, it replaces device, context, routes, compilers and
+  // the cache options; null = the session opens a device of its own.
+  std::shared_ptr<Device> kernels;
+  int threads = 0;                // cpu executor; 0 = all cores
+  int device = 0;                 // ordinal, when no context is given
+  CUctx_st* context = nullptr;    // borrowed; null = the device's primary context is retained
+  CUstream_st* stream = nullptr;  // the caller's; null = the session makes one of its own
+  Progress progress;
+};
+
+// What ran and where it came from. No fallback is silent: it stands here.
+struct SessionReport {
+  std::string device;  // "NVIDIA H200, sm_90a, driver 13.0" or "CPU, 2 threads"
+  std::string executor;
+  std::string routes;  // "llvm 14 kernels" ...; refusals of routes tried before are in notes
+  std::string assembler;
+  int kernels_built = 0;
+  int kernels_from_cache = 0;
+  double build_seconds = 0;
+  double upload_seconds = 0;
+  std::int64_t weight_bytes = 0;
+  std::int64_t kv_bytes = 0;
+  std::int64_t scratch_bytes = 0;
+  std::vector<std::string> notes;
+};
+
+// One sequence at batch 1. Not thread-safe: one thread at a time; different sessions are
+// independent. Calls order their work on the session's stream.
+class Session {
+ public:
+  // Builds, loads and uploads everything. Afterwards step() allocates nothing.
+  static Result<std::unique_ptr<Session>> open(std::shared_ptr<const GgufFile> file,
+                                               const SessionOptions& options);
+  virtual ~Session() = default;
+
+  virtual const Plan& plan() const = 0;
+  virtual const SessionReport& report() const = 0;
+  // Tokens in the KV cache.
+  virtual int length() const = 0;
+
+  // Decodes one token at position length(). Asynchronous on a GPU. Errors before any launch:
+  // out_of_range when the token is not in the vocabulary or the context is full.
+  virtual Result<void> step(std::int32_t token) = 0;
+  // Waits for the last step. The greatest logit's id (ties to the lower id, NaN never wins);
+  // -1 when every logit is NaN.
+  virtual Result<std::int32_t> argmax() = 0;
+  // Waits for the last step. vocab values; valid until the next step.
+  virtual Result<std::span<const float>> logits() = 0;
+  // Forgets all positions from `length` on.
+  virtual Result<void> rollback(int length) = 0;
+  // Bytes per second that a plain read kernel reaches on this device; 0 for the cpu executor.
+  // Measured on the first call, which takes about 0.1 s and some scratch memory.
+  virtual Result<double> read_rate() = 0;
+};
+
+}  // namespace lathe

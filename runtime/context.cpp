@@ -1,0 +1,62 @@
+// Owns the opening of a context and the questions asked of its device.
+#include "runtime/context.h"
+
+#include <fmt/format.h>
+
+namespace lathe {
+
+Result<Context> Context::open(const Driver& driver, CUcontext borrowed, int ordinal) {
+  Context context(driver);
+  LATHE_ASSIGN(context.driver_version_, lathe::driver_version(driver));
+  if (borrowed) {
+    context.context_ = borrowed;
+    LATHE_ASSIGN(ContextScope scope, context.enter());
+    LATHE_DRIVER_CALL(driver, cuCtxGetDevice, &context.device_);
+  } else {
+    int count = 0;
+    LATHE_DRIVER_CALL(driver, cuDeviceGetCount, &count);
+    if (ordinal < 0 || ordinal >= count) {
+      const Code code = count == 0 ? Code::no_driver : Code::invalid_argument;
+      return Error{
+          code, fmt::format("There is no GPU {}: this process sees {}.", ordinal, count), {}};
+    }
+    LATHE_DRIVER_CALL(driver, cuDeviceGet, &context.device_, ordinal);
+    LATHE_DRIVER_CALL(driver, cuDevicePrimaryCtxRetain, &context.context_, context.device_);
+    context.retained_ = true;
+  }
+  char name[256] = {};
+  LATHE_DRIVER_CALL(driver, cuDeviceGetName, name, int(sizeof name) - 1, context.device_);
+  context.device_name_ = name;
+  const int major = context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  const int minor = context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  auto target = target_for_compute_capability(major, minor);
+  if (!target) return std::move(target).error().with("device", context.device_name_);
+  context.target_ = target.value();
+  return context;
+}
+
+Context::Context(Context&& other) noexcept
+    : driver_(other.driver_),
+      context_(std::exchange(other.context_, nullptr)),
+      retained_(std::exchange(other.retained_, false)),
+      device_(other.device_),
+      driver_version_(other.driver_version_),
+      device_name_(std::move(other.device_name_)),
+      target_(other.target_) {}
+
+Context::~Context() {
+  if (retained_) driver_->cuDevicePrimaryCtxRelease(device_);
+}
+
+Result<ContextScope> Context::enter() const {
+  LATHE_DRIVER_CALL(*driver_, cuCtxPushCurrent, context_);
+  return ContextScope(*driver_);
+}
+
+int Context::attribute(CUdevice_attribute attribute) const {
+  int value = 0;
+  if (driver_->cuDeviceGetAttribute(&value, attribute, device_) != CUDA_SUCCESS) return 0;
+  return value;
+}
+
+}  // namespace lathe

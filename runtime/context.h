@@ -1,0 +1,63 @@
+// Owns the CUDA context that Lathe works in: the caller's, borrowed, or the device's primary one,
+// retained. Every entry makes it current and restores what was current before.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "lathe/codegen/result.h"
+#include "lathe/codegen/target.h"
+#include "runtime/driver.h"
+
+namespace lathe {
+
+// While it lives, the context is current on this thread.
+class ContextScope {
+ public:
+  ContextScope() = default;
+  ContextScope(ContextScope&& other) noexcept : driver_(std::exchange(other.driver_, nullptr)) {}
+  ContextScope& operator=(ContextScope&&) = delete;
+  ~ContextScope() {
+    CUcontext popped = nullptr;
+    // A pop can only fail for a context that somebody destroyed meanwhile; nothing is left to do.
+    if (driver_) driver_->cuCtxPopCurrent(&popped);
+  }
+
+ private:
+  friend class Context;
+  explicit ContextScope(const Driver& driver) : driver_(&driver) {}
+
+  const Driver* driver_ = nullptr;
+};
+
+class Context {
+ public:
+  // `borrowed` null: the primary context of device `ordinal`.
+  static Result<Context> open(const Driver& driver, CUcontext borrowed, int ordinal);
+  Context(Context&& other) noexcept;
+  Context& operator=(Context&&) = delete;
+  ~Context();
+
+  Result<ContextScope> enter() const;
+
+  const Driver& driver() const { return *driver_; }
+  CUdevice device() const { return device_; }
+  const std::string& device_name() const { return device_name_; }
+  const Target& target() const { return target_; }
+  int driver_version() const { return driver_version_; }
+  // A device attribute; 0 where the driver does not know it.
+  int attribute(CUdevice_attribute attribute) const;
+
+ private:
+  explicit Context(const Driver& driver) : driver_(&driver) {}
+
+  const Driver* driver_;
+  CUcontext context_ = nullptr;
+  bool retained_ = false;
+  CUdevice device_ = 0;
+  int driver_version_ = 0;
+  std::string device_name_;
+  Target target_;
+};
+
+}  // namespace lathe

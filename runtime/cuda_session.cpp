@@ -1,0 +1,218 @@
+// Owns a session on a GPU: what is loaded and uploaded once, and the few driver calls of a token.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <optional>
+
+#include "runtime/executor.h"
+#include "runtime/read_rate.h"
+#include "runtime/session_base.h"
+#include "runtime/weights.h"
+
+namespace lathe {
+namespace {
+
+// Token and position travel as one 64-bit value.
+static_assert(offsetof(ControlBlock, token) == 0 && offsetof(ControlBlock, position) == 4);
+
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+class CudaSession final : public SessionBase {
+ public:
+  CudaSession(std::shared_ptr<const GgufFile> file, Plan plan, ExecutorKind kind,
+              std::shared_ptr<DeviceImpl> device)
+      : SessionBase(std::move(file), std::move(plan), kind),
+        kind_(kind),
+        device_(std::move(device)) {}
+
+  ~CudaSession() override {
+    // What the session owns must not go while the stream still works with it.
+    const auto scope = context().enter();
+    if (scope && stream_) driver().cuStreamSynchronize(stream_);
+  }
+
+  Result<void> prepare(const SessionOptions& options) {
+    const std::vector<KernelKey> keys = plan_.distinct_keys();
+    LATHE_ASSIGN(ContextScope scope, context().enter());
+    stream_ = options.stream;
+    if (!stream_) {
+      LATHE_ASSIGN(own_stream_, create_stream(context()));
+      stream_ = own_stream_.get();
+    }
+    LATHE_TRY(check_not_capturing());
+
+    const KernelCounts before = device_->counts();
+    const Stopwatch building;
+    LATHE_TRY(device_->prepare(keys, options.progress));
+    report_.build_seconds = building.seconds();
+    const KernelCounts after = device_->counts();
+    report_.kernels_built = after.built - before.built;
+    report_.kernels_from_cache = after.from_disk - before.from_disk;
+
+    const Stopwatch uploading;
+    LATHE_ASSIGN(BoundWeights memory,
+                 BoundWeights::upload(context(), stream_, *file_, plan_, options.progress));
+    memory_.emplace(std::move(memory));
+    report_.upload_seconds = uploading.seconds();
+
+    LATHE_ASSIGN(BoundPlan bound, BoundPlan::bind(plan_, memory_->addresses(), Alignment::kernel));
+    bound_.emplace(std::move(bound));
+    std::vector<PreparedStep> steps;
+    for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
+      LATHE_ASSIGN(const Kernel* kernel, device_->kernel(plan_.steps[i].key));
+      steps.push_back({kernel, bound_->parameters(i)});
+    }
+    describe(steps);
+    if (kind_ == ExecutorKind::graph) {
+      LATHE_ASSIGN(executor_, graph_executor(context(), steps, stream_));
+    } else {
+      executor_ = eager_executor(context(), std::move(steps));
+    }
+    LATHE_ASSIGN(host_control_, allocate_pinned(context(), sizeof(ControlBlock)));
+    LATHE_ASSIGN(host_logits_, allocate_pinned(context(), plan_.logits.bytes));
+    writes_values_ = context().attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) != 0;
+    LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
+    return {};
+  }
+
+  Result<void> step(std::int32_t token) override {
+    LATHE_TRY(check_step(token));
+    LATHE_ASSIGN(ContextScope scope, context().enter());
+    LATHE_TRY(check_not_capturing());
+    LATHE_TRY(write_control(token));
+    LATHE_TRY(executor_->launch(stream_));
+    ++length_;
+    stepped_ = true;
+    return {};
+  }
+
+  Result<std::int32_t> argmax() override {
+    LATHE_TRY(check_stepped());
+    LATHE_TRY(fetch(host_control_, memory_->addresses().control, sizeof(ControlBlock)));
+    return static_cast<const ControlBlock*>(host_control_.get())->sampled;
+  }
+
+  Result<std::span<const float>> logits() override {
+    LATHE_TRY(check_stepped());
+    const std::uint64_t from = memory_->addresses().scratch + std::uint64_t(plan_.logits.offset);
+    LATHE_TRY(fetch(host_logits_, from, plan_.logits.bytes));
+    return std::span(static_cast<const float*>(host_logits_.get()), std::size_t(plan_.spec.vocab));
+  }
+
+  Result<double> read_rate() override {
+    if (read_rate_ > 0) return read_rate_;
+    LATHE_ASSIGN(ContextScope scope, context().enter());
+    LATHE_TRY(check_not_capturing());
+    LATHE_ASSIGN(read_rate_,
+                 measure_read_rate(context(), device_->toolchain().assembler(), stream_));
+    return read_rate_;
+  }
+
+ private:
+  const Context& context() const { return device_->context(); }
+  const Driver& driver() const { return device_->driver(); }
+
+  // A recording of somebody else's would take our work for its own.
+  Result<void> check_not_capturing() const {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    LATHE_DRIVER_CALL(driver(), cuStreamIsCapturing, stream_, &status);
+    if (status == CU_STREAM_CAPTURE_STATUS_NONE) return {};
+    return Error{Code::invalid_argument, "The session's stream is being captured into a graph.", {}}
+        .with("hint", "a session replays a graph of its own; end the capture first");
+  }
+
+  // The value is part of the stream's command, so steps that have not run yet keep theirs however
+  // many there are. Without that command, a copy from pageable memory does the same: the driver
+  // takes the bytes before it returns.
+  Result<void> write_control(std::int32_t token) {
+    const CUdeviceptr control = memory_->addresses().control;
+    const std::uint64_t value =
+        std::uint64_t(std::uint32_t(token)) | std::uint64_t(std::uint32_t(length_)) << 32;
+    if (writes_values_) {
+      LATHE_DRIVER_CALL(driver(), cuStreamWriteValue64, stream_, control, value,
+                        CU_STREAM_WRITE_VALUE_DEFAULT);
+    } else {
+      LATHE_DRIVER_CALL(driver(), cuMemcpyHtoDAsync, control, &value, sizeof value, stream_);
+    }
+    return {};
+  }
+
+  Result<void> fetch(const PinnedBuffer& to, CUdeviceptr from, std::int64_t bytes) {
+    LATHE_ASSIGN(ContextScope scope, context().enter());
+    LATHE_TRY(check_not_capturing());
+    LATHE_DRIVER_CALL(driver(), cuMemcpyDtoHAsync, to.get(), from, std::size_t(bytes), stream_);
+    LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
+    return {};
+  }
+
+  void describe(const std::vector<PreparedStep>& steps) {
+    report_.device = device_->description();
+    report_.assembler = device_->assembler();
+    std::map<KernelKey, Route> taken;
+    for (const PreparedStep& step : steps) taken[step.kernel->info.key] = step.kernel->info.route;
+    std::map<Route, int> per_route;
+    for (const auto& [key, route] : taken) ++per_route[route];
+    for (const auto& [route, count] : per_route) {
+      report_.routes += fmt::format("{}{} {} kernel{}", report_.routes.empty() ? "" : ", ",
+                                    route_name(route), count, count == 1 ? "" : "s");
+    }
+    report_.notes = device_->notes();
+  }
+
+  const ExecutorKind kind_;
+  // In order of use: each needs those above it.
+  std::shared_ptr<DeviceImpl> device_;
+  Stream own_stream_;
+  CUstream stream_ = nullptr;
+  std::optional<BoundWeights> memory_;
+  std::optional<BoundPlan> bound_;
+  std::unique_ptr<Executor> executor_;
+  PinnedBuffer host_control_;
+  PinnedBuffer host_logits_;
+  bool writes_values_ = false;
+  double read_rate_ = 0;
+};
+
+Result<std::shared_ptr<DeviceImpl>> device_for(const SessionOptions& options,
+                                               const Platform& platform) {
+  if (options.kernels) {
+    if (auto device = std::dynamic_pointer_cast<DeviceImpl>(options.kernels)) return device;
+    return Error{Code::invalid_argument, "SessionOptions::kernels is no device of Lathe's.", {}};
+  }
+  DeviceOptions wanted;
+  wanted.device = options.device;
+  wanted.context = options.context;
+  wanted.routes = options.routes;
+  wanted.compilers = options.compilers;
+  wanted.disk_cache = options.disk_cache;
+  wanted.cache_directory = options.cache_directory;
+  return DeviceImpl::open(wanted, platform);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> open_cuda_session(std::shared_ptr<const GgufFile> file, Plan plan,
+                                                   const SessionOptions& options,
+                                                   const Platform& platform) {
+  if (options.stream && !options.context && !options.kernels) {
+    return Error{
+        Code::invalid_argument, "A stream was given without the context it belongs to.", {}};
+  }
+  LATHE_ASSIGN(std::shared_ptr<DeviceImpl> device, device_for(options, platform));
+  auto session = std::make_unique<CudaSession>(std::move(file), std::move(plan), options.executor,
+                                               std::move(device));
+  LATHE_TRY(session->prepare(options));
+  return std::unique_ptr<Session>(std::move(session));
+}
+
+}  // namespace lathe

@@ -1,0 +1,54 @@
+// Owns the one implementation of Device: a context, its tool chain, cache and module map.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "lathe/runtime/device.h"
+#include "runtime/module_map.h"
+
+namespace lathe {
+
+class DeviceImpl final : public Device {
+ public:
+  static Result<std::shared_ptr<DeviceImpl>> open(const DeviceOptions& options,
+                                                  const Platform& platform);
+
+  const Target& target() const override { return context_.target(); }
+  std::string description() const override;
+  std::string assembler() const override { return toolchain_->assembler().name(); }
+  Result<const Kernel*> kernel(const KernelKey& key) override { return map_->get(key); }
+  Result<void> prepare(std::span<const KernelKey> keys, const Progress& progress) override {
+    return map_->prepare(keys, progress);
+  }
+  const KernelInfo& info(const Kernel& kernel) const override { return kernel.info; }
+  KernelCounts counts() const override { return map_->counts(); }
+  std::vector<std::string> notes() const override;
+  Result<void> launch(const Kernel& kernel, std::span<const std::uint64_t> arguments,
+                      CUstream_st* stream) override;
+
+  const Context& context() const { return context_; }
+  const Driver& driver() const { return context_.driver(); }
+  const Toolchain& toolchain() const { return *toolchain_; }
+
+ private:
+  explicit DeviceImpl(Context context) : context_(std::move(context)) {}
+
+  // In order of use: each needs those above it.
+  Context context_;
+  std::vector<std::string> notes_;
+  std::unique_ptr<Toolchain> toolchain_;
+  std::optional<DiskCache> cache_;
+  std::optional<ModuleMap> map_;
+};
+
+// Launches with parameters that are already in place. The hot path: no checks but the driver's.
+inline CUresult launch_kernel(const Driver& driver, const Kernel& kernel, void** parameters,
+                              CUstream stream) {
+  const Geometry& geometry = kernel.info.geometry;
+  return driver.cuLaunchKernel(kernel.function, geometry.grid_x, geometry.grid_y, 1,
+                               geometry.threads, 1, 1, geometry.shared_bytes, stream, parameters,
+                               nullptr);
+}
+
+}  // namespace lathe

@@ -1,0 +1,34 @@
+// Owns the eager executor: one launch per step.
+#include "runtime/executor.h"
+
+namespace lathe {
+namespace {
+
+class EagerExecutor final : public Executor {
+ public:
+  EagerExecutor(const Context& context, std::vector<PreparedStep> steps)
+      : driver_(context.driver()), steps_(std::move(steps)) {}
+
+  Result<void> launch(CUstream stream) override {
+    for (const PreparedStep& step : steps_) {
+      const CUresult status = launch_kernel(driver_, *step.kernel, step.parameters, stream);
+      if (status != CUDA_SUCCESS) {
+        return driver_error(driver_, status, "cuLaunchKernel")
+            .with("key", step.kernel->info.key.text());
+      }
+    }
+    return {};
+  }
+
+ private:
+  const Driver& driver_;
+  const std::vector<PreparedStep> steps_;
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> eager_executor(const Context& context, std::vector<PreparedStep> steps) {
+  return std::make_unique<EagerExecutor>(context, std::move(steps));
+}
+
+}  // namespace lathe

@@ -1,0 +1,70 @@
+// Owns the graph executor: the launches of a token as one CUDA graph.
+//
+// The graph is built node by node, not captured from a stream: capture would forbid other threads
+// of the process calls that are none of our business, and would fail on a caller's legacy stream.
+#include "runtime/device_memory.h"
+#include "runtime/executor.h"
+
+namespace lathe {
+namespace {
+
+struct GraphTraits {
+  using Value = CUgraph;
+  static void destroy(const Driver& driver, Value value) { driver.cuGraphDestroy(value); }
+};
+struct GraphExecTraits {
+  using Value = CUgraphExec;
+  static void destroy(const Driver& driver, Value value) { driver.cuGraphExecDestroy(value); }
+};
+
+class GraphExecutor final : public Executor {
+ public:
+  GraphExecutor(const Driver& driver, DriverHandle<GraphExecTraits> graph)
+      : driver_(driver), graph_(std::move(graph)) {}
+
+  Result<void> launch(CUstream stream) override {
+    return check(driver_, driver_.cuGraphLaunch(graph_.get(), stream), "cuGraphLaunch");
+  }
+
+ private:
+  const Driver& driver_;
+  DriverHandle<GraphExecTraits> graph_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Executor>> graph_executor(const Context& context,
+                                                 const std::vector<PreparedStep>& steps,
+                                                 CUstream stream) {
+  const Driver& driver = context.driver();
+  CUgraph raw_graph = nullptr;
+  LATHE_DRIVER_CALL(driver, cuGraphCreate, &raw_graph, 0);
+  const DriverHandle<GraphTraits> graph(context, raw_graph);
+
+  CUgraphNode last = nullptr;
+  for (const PreparedStep& step : steps) {
+    const Geometry& geometry = step.kernel->info.geometry;
+    CUDA_KERNEL_NODE_PARAMS node = {};
+    node.func = step.kernel->function;
+    node.gridDimX = geometry.grid_x;
+    node.gridDimY = geometry.grid_y;
+    node.gridDimZ = 1;
+    node.blockDimX = geometry.threads;
+    node.blockDimY = 1;
+    node.blockDimZ = 1;
+    node.sharedMemBytes = geometry.shared_bytes;
+    node.kernelParams = step.parameters;  // copied into the node
+    CUgraphNode added = nullptr;
+    LATHE_DRIVER_CALL(driver, cuGraphAddKernelNode, &added, graph.get(), last ? &last : nullptr,
+                      last ? 1 : 0, &node);
+    last = added;
+  }
+  CUgraphExec executable = nullptr;
+  LATHE_DRIVER_CALL(driver, cuGraphInstantiateWithFlags, &executable, graph.get(), 0);
+  DriverHandle<GraphExecTraits> owned(context, executable);
+  // So that the first token does not pay for it.
+  LATHE_DRIVER_CALL(driver, cuGraphUpload, executable, stream);
+  return std::unique_ptr<Executor>(std::make_unique<GraphExecutor>(driver, std::move(owned)));
+}
+
+}  // namespace lathe

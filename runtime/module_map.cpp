@@ -1,0 +1,340 @@
+// Owns the making of a kernel: routes in order, disk cache, load; and single flight per key.
+#include "runtime/module_map.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <new>
+#include <system_error>
+#include <thread>
+
+namespace lathe {
+
+// A key on its way, or arrived.
+struct ModuleMap::Flight {
+  bool landed = false;
+  std::optional<Kernel> kernel;
+  Error error;
+};
+
+// What the quick index of the disk cache says about a key: enough to load it without a compiler.
+struct ModuleMap::CachedKernel {
+  std::string entry;
+  Geometry geometry;
+  Cubin cubin;
+
+  static std::string record(const Ptx& ptx, std::string_view digest) {
+    return fmt::format("{} {} {} {} {} {}", digest, ptx.entry, ptx.geometry.grid_x,
+                       ptx.geometry.grid_y, ptx.geometry.threads, ptx.geometry.shared_bytes);
+  }
+  // The digest, with `entry` and `geometry` filled in; empty when the record is damaged.
+  std::string parse(std::string_view record) {
+    std::vector<std::string_view> words;
+    for (std::size_t begin = 0; begin <= record.size();) {
+      const std::size_t end = std::min(record.find(' ', begin), record.size());
+      words.push_back(record.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    if (words.size() != 6) return {};
+    entry = words[1];
+    unsigned* const numbers[] = {&geometry.grid_x, &geometry.grid_y, &geometry.threads,
+                                 &geometry.shared_bytes};
+    for (std::size_t i = 0; i < 4; ++i) {
+      const std::string_view word = words[i + 2];
+      const auto [end, status] =
+          std::from_chars(word.data(), word.data() + word.size(), *numbers[i]);
+      if (status != std::errc{} || end != word.data() + word.size()) return {};
+    }
+    return std::string(words[0]);
+  }
+};
+
+namespace {
+
+constexpr unsigned kDefaultSharedLimit = 48 * 1024;
+
+std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+ModuleMap::ModuleMap(const Context& context, const Toolchain& toolchain, const DiskCache* cache,
+                     std::vector<Route> routes)
+    : context_(context), toolchain_(toolchain), cache_(cache), routes_(std::move(routes)) {}
+
+ModuleMap::~ModuleMap() {
+  const auto scope = context_.enter();
+  if (!scope) return;  // the context is gone, and its libraries with it
+  for (auto& [key, flight] : flights_) {
+    if (flight->kernel) context_.driver().cuLibraryUnload(flight->kernel->library);
+  }
+}
+
+Result<const Kernel*> ModuleMap::get(const KernelKey& key) {
+  std::shared_ptr<Flight> flight;
+  {
+    std::unique_lock lock(mutex_);
+    if (const auto found = flights_.find(key); found != flights_.end()) {
+      flight = found->second;
+      landed_.wait(lock, [&] { return flight->landed; });
+      if (!flight->kernel) return flight->error;
+      ++from_memory_;
+      return &*flight->kernel;
+    }
+    flight = std::make_shared<Flight>();
+    flights_.emplace(key, flight);
+  }
+
+  // Others wait for this flight: it must land whatever happens.
+  Result<Kernel> made = [&]() -> Result<Kernel> {
+    try {
+      return make(key);
+    } catch (const std::bad_alloc&) {
+      return Error{Code::out_of_memory, "There is no host memory to build a kernel.", {}};
+    }
+  }();
+  std::lock_guard lock(mutex_);
+  flight->landed = true;
+  landed_.notify_all();
+  if (!made) {
+    // Whoever waits has the flight and takes its error; whoever comes later tries again.
+    flights_.erase(key);
+    flight->error = made.error();
+    return std::move(made).error();
+  }
+  flight->kernel = std::move(made).value();
+  ++(flight->kernel->info.from_cache ? from_disk_ : built_);
+  return &*flight->kernel;
+}
+
+Result<void> ModuleMap::prepare(std::span<const KernelKey> keys, const Progress& progress) {
+  LATHE_TRY(check_covered(keys));
+  std::vector<std::optional<Error>> errors(keys.size());
+  std::atomic<std::size_t> next = 0;
+  std::mutex done_mutex;
+  std::condition_variable done_changed;
+  std::size_t done = 0;
+
+  const auto work = [&] {
+    for (std::size_t i; (i = next++) < keys.size();) {
+      if (auto kernel = get(keys[i]); !kernel) errors[i] = std::move(kernel).error();
+      std::lock_guard lock(done_mutex);
+      ++done;
+      done_changed.notify_one();
+    }
+  };
+  const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::thread> threads;
+  try {
+    for (std::size_t i = 0; i < std::min(cores, keys.size()); ++i) threads.emplace_back(work);
+  } catch (const std::system_error&) {
+    // With fewer threads it only takes longer.
+    if (threads.empty()) work();
+  }
+  // Progress is told here, on the caller's thread.
+  for (std::size_t told = 0; told < keys.size();) {
+    {
+      std::unique_lock lock(done_mutex);
+      done_changed.wait(lock, [&] { return done > told; });
+      told = done;
+    }
+    if (progress) progress("preparing kernels", std::int64_t(told), std::int64_t(keys.size()));
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (cache_) cache_->trim();
+  for (std::optional<Error>& error : errors) {
+    if (error) return *std::move(error);
+  }
+  return {};
+}
+
+Result<void> ModuleMap::check_covered(std::span<const KernelKey> keys) const {
+  for (const KernelKey& key : keys) {
+    Error error{Code::unsupported, "", {}};
+    bool covered = false;
+    for (const Route route : routes_) {
+      const Result<void> covers = toolchain_.covers(key, route);
+      covered = covered || bool(covers);
+      if (!covers) error.details.push_back({route_name(route), covers.error().message});
+    }
+    if (covered) continue;
+    error.message = fmt::format("No route that was asked for makes kernel {}.", key.text());
+    return error;
+  }
+  return {};
+}
+
+Result<Kernel> ModuleMap::make(const KernelKey& key) {
+  LATHE_TRY(check_key(key));
+  LATHE_ASSIGN(ContextScope scope, context_.enter());
+  Error refusals{Code::unsupported, "", {}};
+  std::string passed_over;
+  for (const Route route : routes_) {
+    Result<void> covers = toolchain_.covers(key, route);
+    Result<Kernel> made = covers ? make_by(route, key) : Result<Kernel>(covers.error());
+    if (made) {
+      if (!passed_over.empty()) {
+        note(fmt::format("{} took {}; {}", route_name(route), key.text(), passed_over));
+      }
+      return made;
+    }
+    Error& error = made.error();
+    // A driver or memory failure is not the route's, and would only repeat itself on the next.
+    if (error.code == Code::driver || error.code == Code::out_of_memory) {
+      return std::move(error).with("key", key.text());
+    }
+    passed_over += fmt::format("{}{} refused: {}", passed_over.empty() ? "" : "; ",
+                               route_name(route), error.message);
+    refusals.code = error.code;
+    refusals.details.push_back({route_name(route), error.message});
+    for (Detail& detail : error.details) refusals.details.push_back(std::move(detail));
+  }
+  refusals.message =
+      fmt::format("Kernel {} cannot be made for {}.", key.text(), context_.target().name());
+  return refusals;
+}
+
+Result<Kernel> ModuleMap::make_by(Route route, const KernelKey& key) {
+  const Target& target = context_.target();
+  const Assembler& assembler = toolchain_.assembler();
+  LATHE_ASSIGN(const std::string compiler, toolchain_.compiler(route));
+  KernelInfo info;
+  info.key = key;
+  info.route = route;
+  info.compiler = compiler;
+
+  const std::string quick_key =
+      fmt::format("lathe key 1\n{}\n{} ptx {}\n{}\n{}\n{}\n{}\n", key.text(), target.name(),
+                  target.ptx_version(), route_name(route), compiler, toolchain_.fingerprint(),
+                  assembler.name());
+  if (auto cached = find_cached(quick_key)) {
+    info.geometry = cached->geometry;
+    info.from_cache = true;
+    // What the driver refuses is not worth keeping: build it.
+    if (auto kernel = load(info, cached->entry, cached->cubin)) return kernel;
+    info.from_cache = false;
+  }
+
+  LATHE_ASSIGN(const Ptx ptx, toolchain_.emit(key, target, route));
+  info.geometry = ptx.geometry;
+  const std::string content_key =
+      fmt::format("lathe cubin 1\n{}\n{}\n{}", target.name(), assembler.name(), ptx.text);
+  std::optional<Cubin> known = cache_ ? cache_->find(content_key) : std::nullopt;
+  if (known) {
+    info.from_cache = true;
+    if (auto kernel = load(info, ptx.entry, *known)) {
+      remember(quick_key, CachedKernel::record(ptx, DiskCache::digest(content_key)));
+      return kernel;
+    }
+    info.from_cache = false;
+  }
+  LATHE_ASSIGN(const Cubin cubin, assembler.assemble(ptx.text, target));
+  LATHE_ASSIGN(Kernel kernel, load(info, ptx.entry, cubin));
+  if (cache_ && remember(content_key, cubin)) {
+    remember(quick_key, CachedKernel::record(ptx, DiskCache::digest(content_key)));
+  }
+  return kernel;
+}
+
+std::optional<ModuleMap::CachedKernel> ModuleMap::find_cached(const std::string& quick_key) const {
+  if (!cache_) return {};
+  const auto record = cache_->find(quick_key);
+  if (!record) return {};
+  CachedKernel cached;
+  const std::string digest = cached.parse(text_of(*record));
+  if (digest.empty()) return {};
+  auto cubin = cache_->find_digest(digest);
+  if (!cubin) return {};
+  cached.cubin = *std::move(cubin);
+  return cached;
+}
+
+bool ModuleMap::remember(const std::string& key, std::span<const std::byte> payload) {
+  const Result<void> stored = cache_->store(key, payload);
+  if (!stored) note("disk cache: " + stored.error().message);
+  return bool(stored);
+}
+
+bool ModuleMap::remember(const std::string& key, const std::string& record) {
+  return remember(key, std::as_bytes(std::span(record)));
+}
+
+Result<Kernel> ModuleMap::load(const KernelInfo& info, const std::string& entry,
+                               const Cubin& cubin) {
+  Kernel kernel;
+  kernel.info = info;
+  kernel.params = row(info.key.type).params(info.key);
+  const Driver& driver = context_.driver();
+  LATHE_DRIVER_CALL(driver, cuLibraryLoadData, &kernel.library, cubin.data(), nullptr, nullptr, 0,
+                    nullptr, nullptr, 0);
+  Result<void> finished = finish(kernel, entry);
+  if (finished) return kernel;
+  driver.cuLibraryUnload(kernel.library);
+  return std::move(finished).error();
+}
+
+Result<void> ModuleMap::finish(Kernel& kernel, const std::string& entry) {
+  const Driver& driver = context_.driver();
+  CUkernel handle = nullptr;
+  LATHE_DRIVER_CALL(driver, cuLibraryGetKernel, &handle, kernel.library, entry.c_str());
+  const auto attribute = [&](CUfunction_attribute which, int& out) {
+    return check(driver, driver.cuKernelGetAttribute(&out, which, handle, context_.device()),
+                 "cuKernelGetAttribute");
+  };
+  int max_threads = 0;
+  LATHE_TRY(attribute(CU_FUNC_ATTRIBUTE_NUM_REGS, kernel.info.registers));
+  LATHE_TRY(attribute(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel.info.local_bytes));
+  LATHE_TRY(attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel.info.shared_bytes));
+  LATHE_TRY(attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, max_threads));
+  const Geometry& geometry = kernel.info.geometry;
+  if (geometry.threads > unsigned(max_threads)) {
+    return Error{
+        Code::unsupported,
+        fmt::format("{} wants blocks of {} threads; its {} registers allow {}.",
+                    kernel.info.key.text(), geometry.threads, kernel.info.registers, max_threads),
+        {}};
+  }
+  const int shared_limit =
+      context_.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  const std::int64_t shared = std::int64_t{geometry.shared_bytes} + kernel.info.shared_bytes;
+  if (shared > shared_limit) {
+    return Error{Code::unsupported,
+                 fmt::format("{} needs {} bytes of shared memory per block; the device has {}.",
+                             kernel.info.key.text(), shared, shared_limit),
+                 {}};
+  }
+  // Beyond the default a kernel must ask.
+  if (shared > kDefaultSharedLimit) {
+    LATHE_DRIVER_CALL(driver, cuKernelSetAttribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                      int(geometry.shared_bytes), handle, context_.device());
+  }
+  // Last: it is what makes the driver load the code.
+  LATHE_DRIVER_CALL(driver, cuKernelGetFunction, &kernel.function, handle);
+  return {};
+}
+
+bool ModuleMap::loaded(const KernelKey& key) const {
+  std::lock_guard lock(mutex_);
+  const auto found = flights_.find(key);
+  return found != flights_.end() && found->second->landed;
+}
+
+KernelCounts ModuleMap::counts() const {
+  return {built_, from_disk_, from_memory_};
+}
+
+void ModuleMap::note(std::string text) {
+  std::lock_guard lock(mutex_);
+  if (std::find(notes_.begin(), notes_.end(), text) == notes_.end()) {
+    notes_.push_back(std::move(text));
+  }
+}
+
+std::vector<std::string> ModuleMap::notes() const {
+  std::lock_guard lock(mutex_);
+  return notes_;
+}
+
+}  // namespace lathe

@@ -1,0 +1,84 @@
+// Owns the kernels loaded in one context: each key is built and loaded once, whoever asks.
+//
+// Threads: all members may be called from any number of threads at once.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lathe/codegen/kernel_table.h"
+#include "lathe/runtime/device.h"
+#include "runtime/context.h"
+#include "runtime/disk_cache.h"
+#include "runtime/platform.h"
+
+namespace lathe {
+
+// A loaded kernel. Its address and fields stay as they are while the map lives.
+struct Kernel {
+  KernelInfo info;
+  std::vector<Param> params;
+  CUlibrary library = nullptr;
+  CUfunction function = nullptr;
+};
+
+class ModuleMap {
+ public:
+  // All of these must outlive the map. `cache` may be null.
+  ModuleMap(const Context& context, const Toolchain& toolchain, const DiskCache* cache,
+            std::vector<Route> routes);
+  ~ModuleMap();
+  ModuleMap(const ModuleMap&) = delete;
+  ModuleMap& operator=(const ModuleMap&) = delete;
+
+  // From memory, else from disk, else built. Other threads that want the same key wait for it. The
+  // error lists what each route said; a later call tries again.
+  Result<const Kernel*> get(const KernelKey& key);
+  // The same for all keys, on all cores. On failure returns the error of the first key, in the
+  // order given, that failed.
+  Result<void> prepare(std::span<const KernelKey> keys, const Progress& progress);
+  // Ok when every key is covered by at least one of the routes: asked before anything is built.
+  Result<void> check_covered(std::span<const KernelKey> keys) const;
+  // True when get() would return without building or loading.
+  bool loaded(const KernelKey& key) const;
+
+  KernelCounts counts() const;
+  // Routes that refused a key before another took it, and a cache that could not be written.
+  std::vector<std::string> notes() const;
+
+ private:
+  struct Flight;
+  struct CachedKernel;
+
+  Result<Kernel> make(const KernelKey& key);
+  Result<Kernel> make_by(Route route, const KernelKey& key);
+  std::optional<CachedKernel> find_cached(const std::string& quick_key) const;
+  Result<Kernel> load(const KernelInfo& info, const std::string& entry, const Cubin& cubin);
+  // Writes to the disk cache; a failure is a note, never an error.
+  bool remember(const std::string& key, std::span<const std::byte> payload);
+  bool remember(const std::string& key, const std::string& record);
+  Result<void> finish(Kernel& kernel, const std::string& entry);
+  void note(std::string text);
+
+  const Context& context_;
+  const Toolchain& toolchain_;
+  const DiskCache* cache_;
+  const std::vector<Route> routes_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable landed_;
+  std::map<KernelKey, std::shared_ptr<Flight>> flights_;
+  std::vector<std::string> notes_;
+  std::atomic<int> built_ = 0;
+  std::atomic<int> from_disk_ = 0;
+  std::atomic<int> from_memory_ = 0;
+};
+
+}  // namespace lathe

@@ -1,0 +1,109 @@
+// Owns the opening of a session and the checks that come before any launch.
+#include <fmt/format.h>
+
+#include <array>
+#include <new>
+
+#include "runtime/session_base.h"
+
+namespace lathe {
+namespace {
+
+struct ExecutorName {
+  ExecutorKind kind;
+  const char* name;
+};
+constexpr std::array kExecutors = {ExecutorName{ExecutorKind::eager, "eager"},
+                                   ExecutorName{ExecutorKind::graph, "graph"},
+                                   ExecutorName{ExecutorKind::cpu, "cpu"}};
+
+}  // namespace
+
+const char* executor_name(ExecutorKind kind) {
+  for (const ExecutorName& row : kExecutors) {
+    if (row.kind == kind) return row.name;
+  }
+  return "unknown";
+}
+
+Result<ExecutorKind> executor_by_name(std::string_view name) {
+  std::string known;
+  for (const ExecutorName& row : kExecutors) {
+    if (name == row.name) return row.kind;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
+  }
+  return Error{Code::invalid_argument, fmt::format("There is no executor \"{}\".", name), {}}.with(
+      "known", known);
+}
+
+SessionBase::SessionBase(std::shared_ptr<const GgufFile> file, Plan plan, ExecutorKind kind)
+    : file_(std::move(file)), plan_(std::move(plan)) {
+  report_.executor = executor_name(kind);
+  for (const WeightSlot& slot : plan_.weights) report_.weight_bytes += slot.bytes;
+  for (const Table& table : plan_.tables) {
+    report_.weight_bytes += std::int64_t(table.values.size() * sizeof(float));
+  }
+  report_.kv_bytes = 2 * plan_.spec.layers * plan_.kv_bytes_per_layer();
+  report_.scratch_bytes = plan_.arena_bytes;
+}
+
+Result<void> SessionBase::check_step(std::int32_t token) const {
+  if (token < 0 || token >= plan_.spec.vocab) {
+    return Error{Code::out_of_range,
+                 fmt::format("Token {} is outside the vocabulary of {}.", token, plan_.spec.vocab),
+                 {}};
+  }
+  if (length_ >= plan_.options.context) {
+    return Error{Code::out_of_range,
+                 fmt::format("The context of {} positions is full.", plan_.options.context),
+                 {}}
+        .with("hint", "open the session with a larger context, or roll back");
+  }
+  return {};
+}
+
+Result<void> SessionBase::check_stepped() const {
+  if (stepped_) return {};
+  return Error{Code::invalid_argument, "There are no logits before the first step.", {}};
+}
+
+Result<void> SessionBase::rollback(int length) {
+  if (length < 0 || length > length_) {
+    return Error{Code::out_of_range,
+                 fmt::format("Cannot roll back to {} positions: there are {}.", length, length_),
+                 {}};
+  }
+  // Later entries are overwritten before they are read again, so nothing has to move.
+  length_ = length;
+  return {};
+}
+
+Result<std::unique_ptr<Session>> open_session(std::shared_ptr<const GgufFile> file,
+                                              const SessionOptions& options,
+                                              const Platform& platform) {
+  if (!file) return Error{Code::invalid_argument, "The model file is null.", {}};
+  LATHE_ASSIGN(Plan plan, build_plan(*file, options.plan));
+  for (const WeightSlot& slot : plan.weights) {
+    // The plan was built from this file, but what follows reads without further checks.
+    const GgufTensor* tensor = file->tensor(slot.name);
+    if (!tensor || tensor->offset != slot.file_offset || tensor->bytes != slot.bytes) {
+      return Error{
+          Code::internal, fmt::format("Weight {} is not in the file as planned.", slot.name), {}};
+    }
+  }
+  if (options.executor == ExecutorKind::cpu) {
+    return open_cpu_session(std::move(file), std::move(plan), options);
+  }
+  return open_cuda_session(std::move(file), std::move(plan), options, platform);
+}
+
+Result<std::unique_ptr<Session>> Session::open(std::shared_ptr<const GgufFile> file,
+                                               const SessionOptions& options) {
+  try {
+    return open_session(std::move(file), options, Platform{});
+  } catch (const std::bad_alloc&) {
+    return Error{Code::out_of_memory, "There is no host memory to open the session.", {}};
+  }
+}
+
+}  // namespace lathe

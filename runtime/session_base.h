@@ -1,0 +1,44 @@
+// Owns what all sessions share: the plan, the report, the length, and the checks before a step.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "lathe/runtime/session.h"
+#include "runtime/platform.h"
+
+namespace lathe {
+
+class SessionBase : public Session {
+ public:
+  const Plan& plan() const final { return plan_; }
+  const SessionReport& report() const final { return report_; }
+  int length() const final { return length_; }
+  Result<void> rollback(int length) final;
+
+ protected:
+  SessionBase(std::shared_ptr<const GgufFile> file, Plan plan, ExecutorKind kind);
+
+  // Ok when `token` can be decoded now. Formats only on failure.
+  Result<void> check_step(std::int32_t token) const;
+  // Ok when a step has run since the session was opened.
+  Result<void> check_stepped() const;
+
+  std::shared_ptr<const GgufFile> file_;  // its map is what weights are read from
+  const Plan plan_;
+  SessionReport report_;
+  int length_ = 0;
+  bool stepped_ = false;
+};
+
+Result<std::unique_ptr<Session>> open_cpu_session(std::shared_ptr<const GgufFile> file, Plan plan,
+                                                  const SessionOptions& options);
+Result<std::unique_ptr<Session>> open_cuda_session(std::shared_ptr<const GgufFile> file, Plan plan,
+                                                   const SessionOptions& options,
+                                                   const Platform& platform);
+// Session::open on a platform of the caller's.
+Result<std::unique_ptr<Session>> open_session(std::shared_ptr<const GgufFile> file,
+                                              const SessionOptions& options,
+                                              const Platform& platform);
+
+}  // namespace lathe

@@ -1,0 +1,172 @@
+// Owns the placement of a plan's data on the device and its upload.
+#include "runtime/weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+#include <thread>
+#include <vector>
+
+namespace lathe {
+namespace {
+
+constexpr std::int64_t kAlignment = 256;
+constexpr std::int64_t kChunk = std::int64_t{32} << 20;
+// Copying out of the page cache with one thread is slower than the bus.
+constexpr std::size_t kCopyThreads = 8;
+
+// One run of bytes to be uploaded.
+struct Piece {
+  std::span<const std::byte> bytes;
+  std::int64_t offset;  // in the pool
+};
+
+void copy_in_parallel(std::byte* to, std::span<const std::byte> from) {
+  constexpr std::size_t kWorthAThread = std::size_t{2} << 20;
+  const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t parts =
+      std::clamp<std::size_t>(from.size() / kWorthAThread, 1, std::min(cores, kCopyThreads));
+  const auto copy = [&](std::size_t part) {
+    const std::size_t begin = from.size() * part / parts;
+    const std::size_t end = from.size() * (part + 1) / parts;
+    std::memcpy(to + begin, from.data() + begin, end - begin);
+  };
+  std::vector<std::thread> threads;
+  std::size_t started = 1;
+  try {
+    for (; started < parts; ++started) threads.emplace_back(copy, started);
+  } catch (const std::system_error&) {
+    for (std::size_t part = started; part < parts; ++part) copy(part);
+  }
+  copy(0);
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Two pinned buffers: while one is on its way to the device, the other is filled from the file.
+class Uploader {
+ public:
+  static Result<Uploader> open(const Context& context, CUstream stream, std::int64_t total) {
+    Uploader uploader(context, stream);
+    uploader.chunk_ = std::min(kChunk, std::max<std::int64_t>(total, 1));
+    for (Half& half : uploader.halves_) {
+      LATHE_ASSIGN(half.buffer, allocate_pinned(context, uploader.chunk_));
+      LATHE_ASSIGN(half.sent, create_event(context, CU_EVENT_DISABLE_TIMING));
+    }
+    return uploader;
+  }
+
+  Result<void> send(CUdeviceptr to, std::span<const std::byte> bytes) {
+    const Driver& driver = context_->driver();
+    while (!bytes.empty()) {
+      Half& half = halves_[turn_ ^= 1];
+      if (half.used) LATHE_DRIVER_CALL(driver, cuEventSynchronize, half.sent.get());
+      const auto part = bytes.first(std::min(bytes.size(), std::size_t(chunk_)));
+      copy_in_parallel(static_cast<std::byte*>(half.buffer.get()), part);
+      LATHE_DRIVER_CALL(driver, cuMemcpyHtoDAsync, to, half.buffer.get(), part.size(), stream_);
+      LATHE_DRIVER_CALL(driver, cuEventRecord, half.sent.get(), stream_);
+      half.used = true;
+      to += part.size();
+      bytes = bytes.subspan(part.size());
+    }
+    return {};
+  }
+
+ private:
+  struct Half {
+    PinnedBuffer buffer;
+    Event sent;
+    bool used = false;
+  };
+
+  Uploader(const Context& context, CUstream stream) : context_(&context), stream_(stream) {}
+
+  const Context* context_;
+  CUstream stream_;
+  std::int64_t chunk_ = 0;
+  std::array<Half, 2> halves_;
+  int turn_ = 0;
+};
+
+// Of the context, when it is what does not fit.
+std::string advice(const Plan& plan, std::int64_t free, std::int64_t other) {
+  const std::int64_t per_position = plan.counts().kv_bytes_per_position;
+  const std::int64_t left = free - other;
+  const std::int64_t fits = per_position > 0 ? left / per_position : 0;
+  if (left <= 0 || fits <= 0) return "the weights alone do not fit this device";
+  return fmt::format("a context of {} positions would fit",
+                     std::min<std::int64_t>(fits, plan.options.context));
+}
+
+}  // namespace
+
+Result<BoundWeights> BoundWeights::upload(const Context& context, CUstream stream,
+                                          const GgufFile& file, const Plan& plan,
+                                          const Progress& progress) {
+  std::vector<Piece> pieces;
+  std::int64_t pool = 0;
+  const auto place = [&](std::span<const std::byte> bytes) {
+    pieces.push_back({bytes, pool});
+    pool = align_up(pool + std::int64_t(bytes.size()), kAlignment);
+  };
+  for (const WeightSlot& slot : plan.weights) place(file.data(*file.tensor(slot.name)));
+  for (const Table& table : plan.tables) place(std::as_bytes(std::span(table.values)));
+  const std::int64_t kv = kv_pool_bytes(plan);
+  const std::int64_t arena = align_up(plan.arena_bytes, kAlignment);
+  const std::int64_t scratch = arena + std::int64_t(sizeof(ControlBlock));
+
+  const Driver& driver = context.driver();
+  std::size_t free = 0, total = 0;
+  LATHE_DRIVER_CALL(driver, cuMemGetInfo, &free, &total);
+  const auto explain = [&](Error error) {
+    return std::move(error)
+        .with("needed", fmt::format("{}", pool + kv + scratch))
+        .with("free", fmt::format("{}", free))
+        .with("hint", advice(plan, std::int64_t(free), pool + scratch));
+  };
+  if (pool + kv + scratch > std::int64_t(free)) {
+    return explain(
+        Error{Code::out_of_memory,
+              fmt::format("The model does not fit the memory of {}.", context.device_name()),
+              {}});
+  }
+  BoundWeights bound;
+  LATHE_ASSIGN(bound.weights_, allocate_device(context, pool, "weights"));
+  LATHE_ASSIGN(bound.kv_, allocate_device(context, kv, "KV cache"));
+  LATHE_ASSIGN(bound.scratch_, allocate_device(context, scratch, "scratch arena"));
+
+  // All bits set is NaN: a read of scratch that no kernel has written shows in the logits. The
+  // cache starts as zeros, and the control block too.
+  LATHE_DRIVER_CALL(driver, cuMemsetD8Async, bound.scratch_.get(), 0xff, std::size_t(arena),
+                    stream);
+  LATHE_DRIVER_CALL(driver, cuMemsetD8Async, bound.scratch_.get() + arena, 0, sizeof(ControlBlock),
+                    stream);
+  LATHE_DRIVER_CALL(driver, cuMemsetD8Async, bound.kv_.get(), 0, std::size_t(kv), stream);
+
+  LATHE_ASSIGN(Uploader uploader, Uploader::open(context, stream, pool));
+  std::int64_t sent = 0;
+  Result<void> sending;
+  for (const Piece& piece : pieces) {
+    sending = uploader.send(bound.weights_.get() + CUdeviceptr(piece.offset), piece.bytes);
+    if (!sending) break;
+    sent += std::int64_t(piece.bytes.size());
+    if (progress) progress("uploading weights", sent, pool);
+  }
+  // Also after a failure: the staging buffers must not go while copies read them.
+  const CUresult drained = driver.cuStreamSynchronize(stream);
+  LATHE_TRY(std::move(sending));
+  LATHE_TRY(check(driver, drained, "cuStreamSynchronize"));
+
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    auto& list = i < plan.weights.size() ? bound.addresses_.weights : bound.addresses_.tables;
+    list.push_back(bound.weights_.get() + std::uint64_t(pieces[i].offset));
+  }
+  place_kv(plan, bound.kv_.get(), bound.addresses_);
+  bound.addresses_.scratch = bound.scratch_.get();
+  bound.addresses_.control = bound.scratch_.get() + std::uint64_t(arena);
+  return bound;
+}
+
+}  // namespace lathe
