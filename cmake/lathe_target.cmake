@@ -1,0 +1,26 @@
+# Owns how every target of Lathe is compiled: standard, warnings, contraction, sanitizers.
+
+function(lathe_target name)
+  target_compile_features(${name} PUBLIC cxx_std_20)
+  target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  # Host arithmetic must round as the device code does: every fused multiply-add is written out.
+  target_compile_options(${name} PRIVATE -Wall -Wextra -ffp-contract=off)
+  if(LATHE_WERROR)
+    target_compile_options(${name} PRIVATE -Werror)
+  endif()
+  if(LATHE_SANITIZE)
+    target_compile_options(${name} PRIVATE -fsanitize=${LATHE_SANITIZE} -fno-omit-frame-pointer
+                                           -fno-sanitize-recover=all)
+    target_link_options(${name} PUBLIC -fsanitize=${LATHE_SANITIZE})
+  endif()
+endfunction()
+
+# One executable of GoogleTest tests, found by ctest one by one.
+function(lathe_test name)
+  add_executable(${name} ${ARGN})
+  lathe_target(${name})
+  target_link_libraries(${name} PRIVATE GTest::gtest_main)
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60)
+endfunction()

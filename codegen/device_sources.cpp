@@ -1,0 +1,62 @@
+// Owns the embedding of ptx_templates: each file's bytes, by the assembler's .incbin.
+#include "codegen/device_sources.h"
+
+#include <array>
+
+// One line per file; the symbol is made from the line's first argument.
+#define LATHE_DEVICE_SOURCES(FILE)       \
+  FILE(isa_types, "isa/types.h")         \
+  FILE(isa_isa, "isa/isa.h")             \
+  FILE(isa_device, "isa/device.h")       \
+  FILE(ops_argmax, "ops/argmax.h")       \
+  FILE(ops_attention, "ops/attention.h") \
+  FILE(ops_embed, "ops/embed.h")         \
+  FILE(ops_formats, "ops/formats.h")     \
+  FILE(ops_gemv, "ops/gemv.h")           \
+  FILE(ops_glu, "ops/glu.h")             \
+  FILE(ops_kv_cache, "ops/kv_cache.h")   \
+  FILE(ops_math, "ops/math.h")           \
+  FILE(ops_rms_norm, "ops/rms_norm.h")   \
+  FILE(ops_rope, "ops/rope.h")
+
+#define LATHE_EMBED(symbol, path)              \
+  asm(".section .rodata\n"                     \
+      ".global lathe_source_" #symbol          \
+      "\n"                                     \
+      ".global lathe_source_" #symbol          \
+      "_end\n"                                 \
+      ".hidden lathe_source_" #symbol          \
+      "\n"                                     \
+      ".hidden lathe_source_" #symbol          \
+      "_end\n"                                 \
+      "lathe_source_" #symbol                  \
+      ":\n"                                    \
+      ".incbin \"" LATHE_TEMPLATE_DIR "/" path \
+      "\"\n"                                   \
+      "lathe_source_" #symbol                  \
+      "_end:\n"                                \
+      ".byte 0\n"                              \
+      ".previous\n");                          \
+  extern "C" const char lathe_source_##symbol[], lathe_source_##symbol##_end[];
+LATHE_DEVICE_SOURCES(LATHE_EMBED)
+#undef LATHE_EMBED
+
+namespace lathe {
+
+std::span<const SourceFile> device_sources() {
+#define LATHE_ENTRY(symbol, path)                                                          \
+  SourceFile{path, std::string_view(lathe_source_##symbol,                                 \
+                                    static_cast<std::size_t>(lathe_source_##symbol##_end - \
+                                                             lathe_source_##symbol))},
+  static const std::array sources = {LATHE_DEVICE_SOURCES(LATHE_ENTRY)};
+#undef LATHE_ENTRY
+  return sources;
+}
+
+std::string_view device_source(std::string_view name) {
+  for (const SourceFile& file : device_sources())
+    if (file.name == name) return file.text;
+  return {};
+}
+
+}  // namespace lathe

@@ -1,0 +1,108 @@
+// Owns the format table: block geometry and the CPU's pack and unpack of every format.
+#include "lathe/codegen/format.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cctype>
+#include <cmath>
+#include <cstring>
+
+#include "codegen/format_blocks.h"
+
+namespace lathe {
+namespace {
+
+// In the order of the enum.
+constexpr std::array kFormats = {
+    FormatRow{Format::f32, "f32", 0, 1, 4, 4, unpack_f32, pack_f32},
+    FormatRow{Format::f16, "f16", 1, 1, 2, 2, unpack_f16, pack_f16},
+    FormatRow{Format::bf16, "bf16", 30, 1, 2, 2, unpack_bf16, pack_bf16},
+    FormatRow{Format::q4_0, "q4_0", 2, 32, 18, 2, unpack_q4_0, pack_q4_0},
+    FormatRow{Format::q4_1, "q4_1", 3, 32, 20, 4, unpack_q4_1, pack_q4_1},
+    FormatRow{Format::q5_0, "q5_0", 6, 32, 22, 2, unpack_q5_0, pack_q5_0},
+    FormatRow{Format::q5_1, "q5_1", 7, 32, 24, 8, unpack_q5_1, pack_q5_1},
+    FormatRow{Format::q8_0, "q8_0", 8, 32, 34, 2, unpack_q8_0, pack_q8_0},
+    FormatRow{Format::q4_k, "q4_k", 12, 256, 144, 16, unpack_q4_k, pack_q4_k},
+    FormatRow{Format::q5_k, "q5_k", 13, 256, 176, 16, unpack_q5_k, pack_q5_k},
+    FormatRow{Format::q6_k, "q6_k", 14, 256, 210, 2, unpack_q6_k, pack_q6_k},
+};
+
+std::string known_formats() {
+  std::string out;
+  for (const FormatRow& format : kFormats) out += fmt::format(" {}", format.name);
+  return out;
+}
+
+}  // namespace
+
+std::span<const FormatRow> formats() {
+  return kFormats;
+}
+
+const FormatRow& row(Format format) {
+  return kFormats[static_cast<std::size_t>(format)];
+}
+
+std::int64_t row_bytes(Format format, std::int64_t k) {
+  const FormatRow& f = row(format);
+  return k / f.block * f.bytes;
+}
+
+Result<Format> format_by_name(std::string_view name) {
+  const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
+  for (const FormatRow& format : kFormats)
+    if (std::ranges::equal(name, std::string_view(format.name), same)) return format.format;
+  return Error{Code::unsupported,
+               fmt::format("format '{}' is not known; known:{}", name, known_formats()),
+               {}};
+}
+
+Result<Format> format_by_ggml_type(std::uint32_t type) {
+  for (const FormatRow& format : kFormats)
+    if (format.ggml_type == type) return format.format;
+  return Error{
+      Code::unsupported,
+      fmt::format("GGUF tensor type {} is not supported; supported:{}", type, known_formats()),
+      {}};
+}
+
+float f16_to_f32(std::uint16_t bits) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;
+  const std::uint32_t exponent = bits >> 10 & 31;
+  const std::uint32_t fraction = bits & 1023;
+  if (exponent == 0) {
+    const float magnitude = std::ldexp(static_cast<float>(fraction), -24);
+    return sign ? -magnitude : magnitude;
+  }
+  const std::uint32_t wide = exponent == 31 ? 0x7f800000u : (exponent + 112) << 23;
+  return std::bit_cast<float>(sign | wide | fraction << 13);
+}
+
+std::uint16_t f32_to_f16(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint16_t sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000);
+  const std::uint32_t magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return 0x7fff;          // NaN, as the device converts it
+  if (magnitude >= 0x477ff000) return sign | 0x7c00;  // rounds past the greatest half
+  if (magnitude < 0x38800000) {                       // subnormal: a multiple of 2^-24
+    const float scaled = std::bit_cast<float>(magnitude) * 0x1p24f;
+    return static_cast<std::uint16_t>(sign | static_cast<std::uint32_t>(std::nearbyint(scaled)));
+  }
+  const std::uint32_t rounded = magnitude + 0xfff + (magnitude >> 13 & 1);
+  return static_cast<std::uint16_t>(sign | (rounded - 0x38000000) >> 13);
+}
+
+float bf16_to_f32(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+std::uint16_t f32_to_bf16(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fff;
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+}  // namespace lathe

@@ -1,0 +1,61 @@
+// Owns the kernel table: the rows of codegen/kernels/ in the order of the enum.
+#include "lathe/codegen/kernel_table.h"
+
+#include <array>
+
+#include "codegen/kernels/rows.h"
+
+namespace lathe {
+namespace {
+
+const std::array kTable = {
+    kEmbedRow,     kRmsNormRow,        kGemvRow, kRopeRow,   kKvAppendRow,
+    kAttentionRow, kAttentionMergeRow, kGluRow,  kArgmaxRow, kArgmaxMergeRow,
+};
+
+constexpr const char* kRoutes[] = {"nvrtc", "llvm", "text"};
+
+}  // namespace
+
+std::span<const KernelRow> kernel_table() {
+  return kTable;
+}
+
+const KernelRow& row(KernelType type) {
+  return kTable[static_cast<std::size_t>(type)];
+}
+
+Result<KernelType> kernel_type_by_name(std::string_view name) {
+  std::string known;
+  for (const KernelRow& kernel : kTable) {
+    if (name == kernel.name) return kernel.type;
+    known += fmt::format(" {}", kernel.name);
+  }
+  return invalid("kernel '{}' is not known; known:{}", name, known);
+}
+
+const char* route_name(Route route) {
+  return kRoutes[static_cast<std::size_t>(route)];
+}
+
+Result<Route> route_by_name(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(kRoutes); ++i)
+    if (name == kRoutes[i]) return static_cast<Route>(i);
+  return invalid("route '{}' is not known; known: nvrtc llvm text", name);
+}
+
+Result<void> check_key(const KernelKey& key) {
+  Result<void> result = row(key.type).check(key);
+  if (!result) return std::move(result).error().with("key", key.text());
+  return result;
+}
+
+Result<void> route_covers(const KernelKey& key, Route route) {
+  if (route != Route::text || row(key.type).text_template(key)) return {};
+  return Error{
+      Code::not_eligible,
+      fmt::format("no PTX text template covers {}; take the nvrtc or llvm route", key.text()),
+      {{"key", key.text()}}};
+}
+
+}  // namespace lathe

@@ -1,0 +1,110 @@
+// Owns the gemv row: y[n] = W[n][k] . x[k] (+ bias) (+ residual), W in any format.
+// Device code: ptx_templates/ops/gemv.h and formats.h.
+#include "codegen/kernels/rows.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kChunk = 8192;  // kGemvChunk in ops/gemv.h
+constexpr int kMaxRows = 8;   // kGemvMaxRows
+
+Result<void> check(const KernelKey& key) {
+  LATHE_TRY(whole_blocks(key));
+  LATHE_TRY(in_range("n", key.n, 1, 1 << 30));
+  LATHE_TRY(in_range("warps", key.warps, 1, 16));
+  LATHE_TRY(in_range("rows", key.rows, 1, kMaxRows));
+  return {};
+}
+
+Geometry geometry(const KernelKey& key) {
+  return {.grid_x = static_cast<unsigned>(ceil_div(key.n, key.warps * key.rows)),
+          .threads = static_cast<unsigned>(key.warps * 32),
+          .shared_bytes = static_cast<unsigned>(ceil_div(std::min(key.k, kChunk), 16) * 80)};
+}
+
+std::vector<Param> params(const KernelKey& key) {
+  std::vector<Param> out = {blocks_in("weights", key), vector_in("x", key.k)};
+  if (key.bias) out.push_back(vector_in("bias", key.n));
+  if (key.residual) out.push_back(vector_in("residual", key.n, true));
+  out.push_back(vector_out("y", key.n));
+  return out;
+}
+
+OpCall call(const KernelKey& key) {
+  OpCall call{"ops/gemv.h", fmt::format("gemv_{}", row(key.format).name), parameters(2)};
+  int next = 2;
+  call.arguments.push_back(key.bias ? parameter(next++) : null_argument());
+  call.arguments.push_back(key.residual ? parameter(next++) : null_argument());
+  call.arguments.push_back(parameter(next));
+  for (int value : {key.k, key.n, key.warps, key.rows}) call.arguments.push_back(integer(value));
+  return call;
+}
+
+Cost cost(const KernelKey& key) {
+  const std::int64_t vectors = key.k + (key.bias ? key.n : 0) + (key.residual ? key.n : 0);
+  return {key.n * row_bytes(key.format, key.k) + vectors * 4, key.n * 4ll, 2ll * key.n * key.k};
+}
+
+void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {
+  const auto* weights = static_cast<const std::byte*>(arguments[0]);
+  const auto* x = static_cast<const float*>(arguments[1]);
+  std::size_t next = 2;
+  const auto* bias = key.bias ? static_cast<const float*>(arguments[next++]) : nullptr;
+  const auto* residual = key.residual ? static_cast<const float*>(arguments[next++]) : nullptr;
+  auto* y = static_cast<float*>(arguments[next]);
+  const FormatRow& format = row(key.format);
+  const std::int64_t bytes = row_bytes(key.format, key.k);
+  // A piece of a row at a time, so that the unpacked values stay in the L1 cache.
+  constexpr int kPiece = 1024;
+  alignas(64) float w[kPiece];
+  const auto [first, last] = share(key.n, part, parts);
+  for (std::int64_t r = first; r < last; ++r) {
+    double sums[8] = {};
+    for (int at = 0; at < key.k; at += kPiece) {
+      const int count = std::min(kPiece, key.k - at);
+      format.unpack(weights + r * bytes + row_bytes(key.format, at), count, w);
+      int i = 0;
+      for (; i + 8 <= count; i += 8)
+        for (int j = 0; j < 8; ++j)
+          sums[j] += static_cast<double>(w[i + j]) * static_cast<double>(x[at + i + j]);
+      for (; i < count; ++i) sums[0] += static_cast<double>(w[i]) * static_cast<double>(x[at + i]);
+    }
+    double total =
+        ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+    if (bias) total += bias[r];
+    if (residual) total += residual[r];
+    y[r] = static_cast<float>(total);
+  }
+}
+
+const char* text_template(const KernelKey& key) {
+  if (key.bias || key.rows != 1) return nullptr;
+  switch (key.format) {
+    case Format::q4_k:
+      return "gemv_q4_k";
+    case Format::q6_k:
+      return "gemv_q6_k";
+    case Format::q8_0:
+      return "gemv_q8_0";
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+const KernelRow kGemvRow = {KernelType::gemv,
+                            "gemv",
+                            "matrix-vector product with optional bias and residual",
+                            check,
+                            geometry,
+                            params,
+                            call,
+                            cost,
+                            oracle,
+                            5e-6,
+                            "f32 sums of k products in 32 lanes of several chains; grows with "
+                            "sqrt(k), stated for k to 2^17",
+                            text_template};
+
+}  // namespace lathe

@@ -1,0 +1,64 @@
+// Owns the kv_append row: stores one position's K and V. Device code: ptx_templates/ops/kv_cache.h.
+#include "codegen/kernels/rows.h"
+
+namespace lathe {
+namespace {
+
+Result<void> check(const KernelKey& key) {
+  LATHE_TRY(in_range("kv_heads", key.kv_heads, 1, 1024));
+  LATHE_TRY(in_range("head_dim", key.head_dim, 1, 1024));
+  LATHE_TRY(in_range("warps", key.warps, 1, 32));
+  if (key.format != Format::f16 && key.format != Format::f32)
+    return invalid("a KV cache of {} is not covered; f16 and f32 are", row(key.format).name);
+  return {};
+}
+
+Geometry geometry(const KernelKey& key) {
+  return per_element(key.kv_heads * key.head_dim, key.warps);
+}
+
+std::vector<Param> params(const KernelKey& key) {
+  const std::int64_t values = static_cast<std::int64_t>(key.kv_heads) * key.head_dim;
+  return {vector_in("k", values), vector_in("v", values), position_in(),
+          cache("k_cache", key, Access::write), cache("v_cache", key, Access::write)};
+}
+
+OpCall call(const KernelKey& key) {
+  OpCall call{"ops/kv_cache.h", fmt::format("kv_append_{}", row(key.format).name), parameters(5)};
+  for (int value : {key.kv_heads, key.head_dim, key.warps})
+    call.arguments.push_back(integer(value));
+  return call;
+}
+
+Cost cost(const KernelKey& key) {
+  const std::int64_t values = 2ll * key.kv_heads * key.head_dim;
+  return {values * 4 + 4, values * row(key.format).bytes, values};
+}
+
+void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int) {
+  if (part != 0) return;
+  const std::int64_t position = *static_cast<const std::int32_t*>(arguments[2]);
+  const std::int64_t width = static_cast<std::int64_t>(key.kv_heads) * key.head_dim;
+  for (int i = 0; i < 2; ++i)
+    row(key.format)
+        .pack(static_cast<const float*>(arguments[static_cast<std::size_t>(i)]), width,
+              static_cast<std::byte*>(arguments[static_cast<std::size_t>(3 + i)]) +
+                  position * row_bytes(key.format, width));
+}
+
+}  // namespace
+
+const KernelRow kKvAppendRow = {KernelType::kv_append,
+                                "kv_append",
+                                "stores one position's K and V in the cache",
+                                check,
+                                geometry,
+                                params,
+                                call,
+                                cost,
+                                oracle,
+                                0,
+                                "one conversion per value, rounded the same way",
+                                no_template};
+
+}  // namespace lathe

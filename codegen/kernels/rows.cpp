@@ -1,0 +1,35 @@
+// Owns the checks and builders that several rows of the kernel table use.
+#include "codegen/kernels/rows.h"
+
+namespace lathe {
+
+Result<void> in_range(const char* field, int value, int low, int high) {
+  if (value >= low && value <= high) return {};
+  return invalid("{} is {}; it must be between {} and {}", field, value, low, high);
+}
+
+Result<void> whole_blocks(const KernelKey& key) {
+  const FormatRow& format = row(key.format);
+  LATHE_TRY(in_range("k", key.k, 1, 1 << 24));
+  if (key.k % format.block == 0) return {};
+  return invalid("k is {}; {} stores values in blocks of {}, and k must be a multiple of that",
+                 key.k, format.name, format.block);
+}
+
+std::vector<OpArgument> parameters(int count) {
+  std::vector<OpArgument> out;
+  for (int i = 0; i < count; ++i) out.push_back(parameter(i));
+  return out;
+}
+
+Geometry per_element(int count, int warps) {
+  const int threads = warps * 32;
+  return {.grid_x = static_cast<unsigned>(ceil_div(count, threads)),
+          .threads = static_cast<unsigned>(threads)};
+}
+
+std::pair<std::int64_t, std::int64_t> share(std::int64_t count, int part, int parts) {
+  return {count * part / parts, count * (part + 1) / parts};
+}
+
+}  // namespace lathe

@@ -1,0 +1,90 @@
+// Owns what the rows of the kernel table share: their declarations and small builders.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lathe/codegen/kernel_table.h"
+
+namespace lathe {
+
+// One per file in this folder; kernel_table.cpp lists them in the order of the enum.
+extern const KernelRow kEmbedRow;
+extern const KernelRow kRmsNormRow;
+extern const KernelRow kGemvRow;
+extern const KernelRow kRopeRow;
+extern const KernelRow kKvAppendRow;
+extern const KernelRow kAttentionRow;
+extern const KernelRow kAttentionMergeRow;
+extern const KernelRow kGluRow;
+extern const KernelRow kArgmaxRow;
+extern const KernelRow kArgmaxMergeRow;
+
+template <typename... Args>
+Error invalid(fmt::format_string<Args...> text, Args&&... args) {
+  return {Code::invalid_argument, fmt::format(text, std::forward<Args>(args)...), {}};
+}
+
+// A field in [low, high], or an error that says so.
+Result<void> in_range(const char* field, int value, int low, int high);
+// k is a positive multiple of the format's block.
+Result<void> whole_blocks(const KernelKey& key);
+
+inline int ceil_div(int a, int b) {
+  return (a + b - 1) / b;
+}
+
+inline Param vector_in(const char* name, std::int64_t values, bool may_alias = false) {
+  return {name, Access::read, Element::f32, values * 4, 16, false, may_alias};
+}
+inline Param vector_out(const char* name, std::int64_t values) {
+  return {name, Access::write, Element::f32, values * 4, 16, false, false};
+}
+inline Param position_in() {
+  return {"position", Access::read, Element::i32, 4, 4, false, false};
+}
+inline Param blocks_in(const char* name, const KernelKey& key) {
+  return {name,  Access::read, Element::blocks, key.n * row_bytes(key.format, key.k), 16,
+          false, false};
+}
+inline Param cache(const char* name, const KernelKey& key, Access access) {
+  return {
+      name,        access,
+      Element::kv, static_cast<std::int64_t>(key.kv_heads) * key.head_dim * row(key.format).bytes,
+      16,          true,
+      false};
+}
+
+inline OpArgument parameter(int index) {
+  return {OpArgument::Kind::parameter, index, 0};
+}
+inline OpArgument null_argument() {
+  return {OpArgument::Kind::null, 0, 0};
+}
+inline OpArgument integer(int value) {
+  return {OpArgument::Kind::integer, value, 0};
+}
+inline OpArgument real(float value) {
+  return {OpArgument::Kind::real, 0, value};
+}
+
+// Parameters 0 ... count-1, to be followed by constants.
+std::vector<OpArgument> parameters(int count);
+
+// One thread per element of `count`.
+Geometry per_element(int count, int warps);
+
+// Share `part` of `parts` of the range [0, count).
+std::pair<std::int64_t, std::int64_t> share(std::int64_t count, int part, int parts);
+
+inline const char* no_template(const KernelKey&) {
+  return nullptr;
+}
+
+}  // namespace lathe

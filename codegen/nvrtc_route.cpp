@@ -1,0 +1,103 @@
+// Owns the NVRTC route: CUDA C++ text to PTX through libnvrtc, loaded at run time.
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "codegen/device_sources.h"
+#include "codegen/routes.h"
+
+namespace lathe {
+namespace {
+
+Result<Nvrtc> open_nvrtc(const std::string& path) {
+  std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+  if (!path.empty()) names = {path};
+  Nvrtc nvrtc{};
+  LATHE_ASSIGN(nvrtc.library, SharedLibrary::open(names));
+  const SharedLibrary& library = *nvrtc.library;
+  LATHE_TRY(library.bind(nvrtc.create_program, "nvrtcCreateProgram"));
+  LATHE_TRY(library.bind(nvrtc.destroy_program, "nvrtcDestroyProgram"));
+  LATHE_TRY(library.bind(nvrtc.compile_program, "nvrtcCompileProgram"));
+  LATHE_TRY(library.bind(nvrtc.get_ptx_size, "nvrtcGetPTXSize"));
+  LATHE_TRY(library.bind(nvrtc.get_ptx, "nvrtcGetPTX"));
+  LATHE_TRY(library.bind(nvrtc.get_log_size, "nvrtcGetProgramLogSize"));
+  LATHE_TRY(library.bind(nvrtc.get_log, "nvrtcGetProgramLog"));
+  LATHE_TRY(library.bind(nvrtc.get_error_string, "nvrtcGetErrorString"));
+  int (*version)(int*, int*) = nullptr;
+  LATHE_TRY(library.bind(version, "nvrtcVersion"));
+  int major = 0, minor = 0;
+  version(&major, &minor);
+  nvrtc.version = fmt::format("NVRTC {}.{}", major, minor);
+  return nvrtc;
+}
+
+// Destroys the program on every way out.
+struct Program {
+  const Nvrtc& nvrtc;
+  void* handle = nullptr;
+  ~Program() {
+    if (handle) nvrtc.destroy_program(&handle);
+  }
+};
+
+std::string program_log(const Program& program) {
+  std::size_t size = 0;
+  if (program.nvrtc.get_log_size(program.handle, &size) != 0 || size < 2) return {};
+  std::string log(size, '\0');
+  program.nvrtc.get_log(program.handle, log.data());
+  log.resize(size - 1);
+  return log;
+}
+
+// NVRTC writes the PTX version of its own release. The device code uses nothing newer than the
+// target's first version, so the older number lets older drivers take the same text.
+void lower_ptx_version(std::string& ptx, const Target& target) {
+  const std::size_t at = ptx.find(".version ");
+  const std::size_t end = ptx.find('\n', at);
+  if (at != std::string::npos && end != std::string::npos)
+    ptx.replace(at, end - at, ".version " + target.ptx_version());
+}
+
+}  // namespace
+
+Result<const Nvrtc*> load_nvrtc(Compilers::State& state) {
+  const std::lock_guard lock(state.mutex);
+  if (!state.nvrtc) state.nvrtc = std::make_unique<Result<Nvrtc>>(open_nvrtc(state.paths.nvrtc));
+  if (!*state.nvrtc) return state.nvrtc->error();
+  return &state.nvrtc->value();
+}
+
+Result<std::string> nvrtc_ptx(const KernelKey& key, const Target& target, const Nvrtc& nvrtc) {
+  LATHE_ASSIGN(const std::string source, cuda_source(key));
+  std::vector<const char*> texts, names;
+  for (const SourceFile& file : device_sources()) {
+    if (!file.name.ends_with(".h")) continue;
+    texts.push_back(file.text.data());
+    names.push_back(file.name.data());
+  }
+  Program program{nvrtc};
+  const std::string name = key.text() + ".cu";
+  int status = nvrtc.create_program(&program.handle, source.c_str(), name.c_str(),
+                                    static_cast<int>(texts.size()), texts.data(), names.data());
+  if (status == 0) {
+    const std::string arch =
+        fmt::format("-arch=compute_{}{}", target.compute, target.accelerated ? "a" : "");
+    const char* options[] = {arch.c_str(),  "--std=c++20", "--minimal",
+                             "-fmad=false", "--no-cache",  "--Werror=all-warnings"};
+    status = nvrtc.compile_program(program.handle, static_cast<int>(std::size(options)), options);
+  }
+  std::size_t size = 0;
+  if (status == 0) status = nvrtc.get_ptx_size(program.handle, &size);
+  if (status != 0)
+    return Error{Code::compile,
+                 fmt::format("{} could not compile {}: {}", nvrtc.version, key.text(),
+                             nvrtc.get_error_string(status)),
+                 {{"log", program.handle ? program_log(program) : ""}}};
+  std::string ptx(size, '\0');
+  nvrtc.get_ptx(program.handle, ptx.data());
+  ptx.resize(size - 1);
+  lower_ptx_version(ptx, target);
+  return ptx;
+}
+
+}  // namespace lathe

@@ -1,0 +1,99 @@
+// Owns the name of a kernel: its type and every number its code is specialized to.
+//
+// A KernelKey is a plain value. Its text() is the only spelling of a kernel anywhere: cache entry,
+// PTX entry point, dump file, error subject, benchmark label. It never holds anything that changes
+// from token to token (position, cached length): those are read from device memory.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lathe/codegen/format.h"
+#include "lathe/codegen/result.h"
+
+namespace lathe {
+
+// Families, not variants: a variant is a field of the key.
+enum class KernelType : std::uint8_t {
+  embed,            // y[k] = scale * table[token]
+  rms_norm,         // y = x / rms(x) * w, per row of k values, with optional residual
+  gemv,             // y[n] = W[n][k] . x[k], with optional bias and residual
+  rope,             // rotary position embedding, in place, on heads x head_dim values
+  kv_append,        // stores one position's K and V
+  attention,        // one query position against the KV cache; one partial result per split
+  attention_merge,  // combines the splits
+  glu,              // y = activation(gate) * up
+  argmax,           // greatest value and its index per split of n values
+  argmax_merge,     // greatest of the splits: the next token
+};
+
+// Which elements RoPE rotates together: (2i, 2i+1) or (i, i + dims/2).
+enum class Pairing : std::uint8_t { adjacent, halves };
+enum class Activation : std::uint8_t { silu, gelu_tanh };
+
+struct KernelKey {
+  KernelType type = KernelType::gemv;
+  Format format = Format::f32;  // weights; for kv_append and attention the KV cache
+
+  // Shape. Fields a family does not use stay at their default.
+  int k = 0;         // values per row (reduction length, hidden size, norm length)
+  int n = 0;         // rows (outputs, vocabulary, elements)
+  int heads = 0;     // query heads, or rows of a per-head operation
+  int kv_heads = 0;  // heads of the KV cache; divides heads
+  int head_dim = 0;  // values per head
+  int rotary = 0;    // leading values of each head that RoPE rotates
+  int window = 0;    // attention sees the last `window` positions; 0 = all
+
+  // Tuning: any valid value gives the same result within the kernel's bound.
+  int warps = 4;   // warps per block
+  int rows = 1;    // rows per warp
+  int splits = 1;  // parts the context (attention) or the vocabulary (argmax) is cut into
+
+  // Meaning.
+  float epsilon = 0;  // rms_norm
+  float scale = 1;    // embed: factor on the row; attention: factor on q . k
+  bool bias = false;
+  bool residual = false;
+  Pairing pairing = Pairing::adjacent;
+  Activation activation = Activation::silu;
+
+  friend auto operator<=>(const KernelKey&, const KernelKey&) = default;
+
+  // "gemv.q4_k.k4096.n14336.w4": type, format, then every field that differs from its default.
+  std::string text() const;
+  // text() as a PTX identifier: '.' and '-' become '_'.
+  std::string symbol() const;
+};
+
+// The inverse of text(). The error names the part that does not parse.
+Result<KernelKey> parse_key(std::string_view text);
+
+// How a field is spelled. One table serves text(), parse_key(), hashing and command lines.
+struct KeyField {
+  const char* name;     // "warps": long name, for command lines
+  const char* tag;      // "w": short name, for text()
+  const char* meaning;  // one line for --help
+  int KernelKey::*integer = nullptr;
+  float KernelKey::*real = nullptr;
+  bool KernelKey::*flag = nullptr;
+  Pairing KernelKey::*pairing = nullptr;
+  Activation KernelKey::*activation = nullptr;
+};
+std::span<const KeyField> key_fields();
+
+// Sets one field from text, by its long name: ("warps", "4"), ("bias", "1"), ("pairing", "halves").
+Result<void> set_field(KernelKey& key, std::string_view name, std::string_view value);
+
+std::size_t hash_value(const KernelKey& key);
+
+}  // namespace lathe
+
+template <>
+struct std::hash<lathe::KernelKey> {
+  std::size_t operator()(const lathe::KernelKey& key) const { return lathe::hash_value(key); }
+};

@@ -1,0 +1,96 @@
+// Owns the one table of kernels: a row per KernelType with everything Lathe knows about it.
+//
+// Whatever iterates kernels (tests, dump_ptx, plans, documentation, benchmarks) iterates this
+// table. A row is reached from a key by row(key.type).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/codegen/kernel_key.h"
+#include "lathe/codegen/result.h"
+
+namespace lathe {
+
+// Ways from a key to PTX: CUDA C++ through NVRTC, bitcode through LLVM, or a PTX text template.
+enum class Route : std::uint8_t { nvrtc, llvm, text };
+const char* route_name(Route route);
+Result<Route> route_by_name(std::string_view name);
+
+// Launch shape. Blocks are one-dimensional.
+struct Geometry {
+  unsigned grid_x = 1;
+  unsigned grid_y = 1;
+  unsigned threads = 32;      // per block
+  unsigned shared_bytes = 0;  // dynamic shared memory per block
+};
+
+enum class Access : std::uint8_t { read, write, read_write };
+enum class Element : std::uint8_t { f32, i32, blocks, kv };
+
+// One pointer argument. All kernel parameters are device pointers; shapes are in the code.
+struct Param {
+  const char* name;
+  Access access;
+  Element element;
+  // Bytes the kernel may touch. For KV caches: per cached position.
+  std::int64_t bytes;
+  int alignment;
+  bool per_position = false;
+  // May be the same buffer as an output; every other parameter is distinct from all outputs.
+  bool may_alias = false;
+};
+
+// What one launch must move and do at least; for attention, per cached position.
+struct Cost {
+  std::int64_t bytes_read = 0;
+  std::int64_t bytes_written = 0;
+  std::int64_t operations = 0;
+};
+
+// A call of a device function from ptx_templates/ops: pointers that are kernel parameters or null,
+// then the shape as constants, in the order of the function's declaration.
+struct OpArgument {
+  enum class Kind : std::uint8_t { parameter, null, integer, real } kind;
+  int integer = 0;  // the parameter's index, or the constant
+  float real = 0;
+};
+struct OpCall {
+  std::string header;    // "ops/gemv.h"
+  std::string function;  // "gemv_q4_k"
+  std::vector<OpArgument> arguments;
+};
+
+struct KernelRow {
+  KernelType type;
+  const char* name;     // "gemv"
+  const char* summary;  // one line
+  // Ok, or why no kernel can exist for this key.
+  Result<void> (*check)(const KernelKey&);
+  Geometry (*geometry)(const KernelKey&);
+  std::vector<Param> (*params)(const KernelKey&);
+  OpCall (*call)(const KernelKey&);
+  Cost (*cost)(const KernelKey&);
+  // The definition of the result, in double precision, on host pointers in the order of params().
+  // Computes share `part` of `parts`; the shares are disjoint and may run on different threads.
+  void (*oracle)(const KernelKey&, std::span<void* const> arguments, int part, int parts);
+  // Relative L2 error allowed against the oracle for random inputs, and the reason for it.
+  double bound;
+  const char* bound_reason;
+  // The PTX template that covers this key, or nullptr.
+  const char* (*text_template)(const KernelKey&);
+};
+
+std::span<const KernelRow> kernel_table();
+const KernelRow& row(KernelType type);
+Result<KernelType> kernel_type_by_name(std::string_view name);
+
+// check() of the key's row, with the key's text in the error.
+Result<void> check_key(const KernelKey& key);
+// True, or why this route cannot lower the key.
+Result<void> route_covers(const KernelKey& key, Route route);
+
+}  // namespace lathe

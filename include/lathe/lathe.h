@@ -1,0 +1,14 @@
+// Everything public in one include.
+#pragma once
+
+#include "lathe/codegen/emit.h"
+#include "lathe/codegen/format.h"
+#include "lathe/codegen/kernel_key.h"
+#include "lathe/codegen/kernel_table.h"
+#include "lathe/codegen/result.h"
+#include "lathe/codegen/target.h"
+#include "lathe/plan/gguf.h"
+#include "lathe/plan/model_spec.h"
+#include "lathe/plan/plan.h"
+#include "lathe/runtime/device.h"
+#include "lathe/runtime/session.h"

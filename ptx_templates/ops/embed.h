@@ -1,0 +1,63 @@
+// Owns y[k] = scale * table[token]: one row of the embedding matrix by token id.
+#pragma once
+
+#include "ops/formats.h"
+
+namespace lathe::dev {
+
+// The row to read: an id outside the table (a sequence that has no next token) reads row 0.
+LATHE_DEVICE i64 embed_row(const i32* token, int n) {
+  const i32 id = *token;
+  return id >= 0 && id < n ? id : 0;
+}
+
+template <class Decoder>
+LATHE_DEVICE void embed_blocks(const u8* table, const i32* token, f32* y, int k, int n, int warps,
+                               f32 scale) {
+  const int unit = block_x() * warps * kWarp + thread_index();
+  if (unit >= k / 32) return;
+  const int block = unit / Decoder::units, part = unit % Decoder::units;
+  const i64 row_bytes = static_cast<i64>(k / Decoder::block) * Decoder::bytes;
+  Unit u;
+  Decoder::decode(table + embed_row(token, n) * row_bytes +
+                      static_cast<i64>(block) * Decoder::bytes,
+                  part, u);
+  LATHE_UNROLL(2)
+  for (int r = 0; r < 2; ++r) {
+    f32* out = y + block * Decoder::block + Decoder::run(part, r);
+    LATHE_UNROLL(16)
+    for (int j = 0; j < 16; ++j) {
+      const f32 value = Decoder::has_offset ? fma(u.scale[r], u.q[16 * r + j], u.offset[r])
+                                            : u.scale[r] * u.q[16 * r + j];
+      out[j] = scale * value;
+    }
+  }
+}
+
+template <class Decoder>
+LATHE_DEVICE void embed_values(const u8* table, const i32* token, f32* y, int k, int n, int warps,
+                               f32 scale) {
+  const int i = block_x() * warps * kWarp + thread_index();
+  if (i >= k) return;
+  const i64 row_bytes = static_cast<i64>(k) * Decoder::bytes;
+  y[i] = scale * Decoder::value(table + embed_row(token, n) * row_bytes, i);
+}
+
+#define LATHE_EMBED_OP(name, body, Decoder)                                                  \
+  LATHE_OP name(const u8* table, const i32* token, f32* y, int k, int n, int warps, f32 scale) { \
+    body<Decoder>(table, token, y, k, n, warps, scale);                                      \
+  }
+
+LATHE_EMBED_OP(embed_f32, embed_values, F32)
+LATHE_EMBED_OP(embed_f16, embed_values, F16)
+LATHE_EMBED_OP(embed_bf16, embed_values, BF16)
+LATHE_EMBED_OP(embed_q4_0, embed_blocks, Q4_0)
+LATHE_EMBED_OP(embed_q4_1, embed_blocks, Q4_1)
+LATHE_EMBED_OP(embed_q5_0, embed_blocks, Q5_0)
+LATHE_EMBED_OP(embed_q5_1, embed_blocks, Q5_1)
+LATHE_EMBED_OP(embed_q8_0, embed_blocks, Q8_0)
+LATHE_EMBED_OP(embed_q4_k, embed_blocks, Q4_K)
+LATHE_EMBED_OP(embed_q5_k, embed_blocks, Q5_K)
+LATHE_EMBED_OP(embed_q6_k, embed_blocks, Q6_K)
+
+}  // namespace lathe::dev

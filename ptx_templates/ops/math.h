@@ -1,0 +1,72 @@
+// Owns the elementary functions of device code, built from correctly rounded operations only, so
+// that every consumer of the ops computes the same bits.
+#pragma once
+
+#include "isa/isa.h"
+
+namespace lathe::dev {
+
+// e^x to about 1 ulp. Below -87 it returns e^-87 (1.6e-38): softmax weights need no zero.
+LATHE_DEVICE f32 exponential(f32 x) {
+  if (x != x) return x;
+  x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+  // x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 in two parts so that r keeps its low bits.
+  const f32 n = round_even(x * 1.44269504f);
+  f32 r = fma(n, -0.693145752f, x);
+  r = fma(n, -1.42860682e-6f, r);
+  f32 p = 1.98756912e-4f;
+  p = fma(p, r, 1.39819994e-3f);
+  p = fma(p, r, 8.33345205e-3f);
+  p = fma(p, r, 4.16657962e-2f);
+  p = fma(p, r, 1.66666657e-1f);
+  p = fma(p, r, 0.5f);
+  p = fma(p, r * r, r) + 1.0f;
+  // 2^n in two factors: 2^128 does not exist as a float.
+  const int half = static_cast<int>(n) / 2;
+  const f32 first = as_f32(static_cast<u32>(half + 127) << 23);
+  const f32 second = as_f32(static_cast<u32>(static_cast<int>(n) - half + 127) << 23);
+  return p * first * second;
+}
+
+LATHE_DEVICE f32 sigmoid(f32 x) { return divide(1.0f, 1.0f + exponential(-x)); }
+
+LATHE_DEVICE f32 silu(f32 x) { return x * sigmoid(x); }
+
+// 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), written as x times a sigmoid.
+LATHE_DEVICE f32 gelu_tanh(f32 x) {
+  const f32 inner = x * fma(0.044715f * x, x, 1.0f);
+  return x * sigmoid(1.59576912f * inner);
+}
+
+// Sine and cosine of `turns` revolutions, |turns| <= 0.5.
+LATHE_DEVICE void sine_cosine(f32 turns, f32& sine, f32& cosine) {
+  const f32 quarter = round_even(4.0f * turns);
+  const f32 a = fma(quarter, -0.25f, turns) * 6.28318531f;  // within pi/4 of 0
+  const f32 a2 = a * a;
+  f32 s = fma(a2, 2.75573192e-6f, -1.98412698e-4f);
+  s = fma(a2, s, 8.33333333e-3f);
+  s = fma(a2, s, -1.66666667e-1f);
+  s = fma(a2 * a, s, a);
+  f32 c = fma(a2, -2.75573192e-7f, 2.48015873e-5f);
+  c = fma(a2, c, -1.38888889e-3f);
+  c = fma(a2, c, 4.16666667e-2f);
+  c = fma(a2, c, -0.5f);
+  c = fma(a2, c, 1.0f);
+  const int q = static_cast<int>(quarter) & 3;
+  const f32 even_s = (q & 1) ? c : s, even_c = (q & 1) ? s : c;
+  sine = (q & 2) ? -even_s : even_s;
+  cosine = (q == 1 || q == 2) ? -even_c : even_c;
+}
+
+// The fraction of position * frequency in [-0.5, 0.5], frequency in revolutions as high + low.
+// The product's rounding error is recovered, so the result holds to f32 at any position.
+LATHE_DEVICE f32 turns_at(int position, f32 high, f32 low) {
+  const f32 p = static_cast<f32>(position);
+  const f32 product = p * high;
+  const f32 error = fma(p, high, -product);
+  const f32 whole = round_even(product);
+  const f32 turns = (product - whole) + fma(p, low, error);
+  return turns - round_even(turns);
+}
+
+}  // namespace lathe::dev
