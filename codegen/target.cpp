@@ -28,7 +28,8 @@ Result<Target> parse_target(std::string_view name) {
   std::string known;
   for (const Target& target : kTargets) {
     if (target.name() == name) return target;
-    known += " " + target.name();
+    known += ' ';  // one string at a time: GCC 12 warns of "x" + std::string when it inlines it
+    known += target.name();
   }
   return Error{
       Code::unsupported, fmt::format("target '{}' is not known; known:{}", name, known), {}};

@@ -23,7 +23,7 @@ struct DeviceThread {
   int block_y = 0;
   unsigned char* shared = nullptr;
 };
-extern thread_local DeviceThread* current;
+extern constinit thread_local DeviceThread* current;
 
 // Waits for every thread of the block, or of the warp.
 void block_barrier();

@@ -1,0 +1,220 @@
+// Owns the scheduler of device threads and the waits of isa/host.h.
+#include "tests/emulation/emulator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <random>
+#include <vector>
+
+#include "isa/host.h"
+#include "tests/emulation/fiber.h"
+#include "tests/emulation/op_registry.h"
+
+namespace lathe::emulation {
+
+constinit thread_local DeviceThread* current = nullptr;
+
+namespace {
+
+enum class State : std::uint8_t { ready, exchange, warp, block, done };
+
+struct Block;
+struct Warp;
+
+struct Thread : DeviceThread {
+  Thread(Block& owner, int index);
+  Block* block;
+  Warp* warp = nullptr;
+  State state = State::ready;
+  int exchanges = 0;  // how many this thread has begun
+  Fiber fiber;
+};
+
+struct Warp {
+  std::vector<Thread*> lanes;
+  int ready = 0;
+  int at_exchange = 0, at_barrier = 0;
+  // A lane can be one exchange ahead of the slowest, not two, so values live in two slots.
+  unsigned values[2][32] = {};
+
+  void release(State from) {
+    for (Thread* lane : lanes) {
+      if (lane->state != from) continue;
+      lane->state = State::ready;
+      ++ready;
+    }
+  }
+};
+
+struct AlignedFree {
+  void operator()(unsigned char* p) const { ::operator delete[](p, std::align_val_t{16}); }
+};
+
+// The threads of one block; the next block and the next launch use them again.
+struct Block {
+  std::vector<std::unique_ptr<Thread>> threads;
+  std::vector<Warp> warps;
+  const std::function<void()>* body = nullptr;
+  int done = 0;
+  int at_barrier = 0;
+  int active = 0;  // threads of this launch's blocks
+
+  void prepare(int count) {
+    while (static_cast<int>(threads.size()) < count)
+      threads.push_back(std::make_unique<Thread>(*this, static_cast<int>(threads.size())));
+    active = count;
+    warps.assign(static_cast<std::size_t>(count / 32), {});
+    for (int i = 0; i < count; ++i) {
+      Thread& thread = *threads[static_cast<std::size_t>(i)];
+      thread.warp = &warps[static_cast<std::size_t>(i / 32)];
+      thread.warp->lanes.push_back(&thread);
+    }
+  }
+
+  void begin(int x, int y, unsigned char* shared) {
+    done = at_barrier = 0;
+    for (int i = 0; i < active; ++i) {
+      Thread& thread = *threads[static_cast<std::size_t>(i)];
+      thread.block_x = x;
+      thread.block_y = y;
+      thread.shared = shared;
+      thread.state = State::ready;
+    }
+    for (Warp& warp : warps) warp.ready = 32;
+  }
+
+  // Turns go to a random warp, and within it to the lanes in a random order; a warp often keeps
+  // its turn, so that it gets as far ahead of the others as the barriers allow.
+  bool run(std::minstd_rand& random) {
+    Warp* turn = nullptr;
+    while (done < active) {
+      if (!turn || turn->ready == 0 || random() % 4 == 0) turn = pick(random);
+      if (!turn) return false;
+      const unsigned start = random(), stride = random() | 1u;
+      for (unsigned i = 0; i < 32; ++i) {
+        Thread& thread = *turn->lanes[(start + i * stride) % 32];
+        if (thread.state != State::ready) continue;
+        current = &thread;
+        thread.fiber.resume();
+      }
+    }
+    return true;
+  }
+
+  Warp* pick(std::minstd_rand& random) {
+    const std::size_t start = random();
+    for (std::size_t i = 0; i < warps.size(); ++i) {
+      Warp& warp = warps[(start + i) % warps.size()];
+      if (warp.ready > 0) return &warp;
+    }
+    return nullptr;
+  }
+
+  std::string states() const {
+    int count[5] = {};
+    for (int i = 0; i < active; ++i)
+      ++count[static_cast<int>(threads[static_cast<std::size_t>(i)]->state)];
+    return std::to_string(count[1]) + " threads wait in a shuffle, " + std::to_string(count[2]) +
+           " at a warp barrier, " + std::to_string(count[3]) + " at a block barrier, " +
+           std::to_string(count[4]) + " have finished";
+  }
+};
+
+void run_thread(void* argument) {
+  Thread& thread = *static_cast<Thread*>(argument);
+  (*thread.block->body)();
+  thread.state = State::done;
+  --thread.warp->ready;
+  ++thread.block->done;
+}
+
+Thread::Thread(Block& owner, int index)
+    : DeviceThread{.thread = index}, block(&owner), fiber(run_thread, this) {}
+
+// Waits unless this thread is the last to come; the last one lets the others go.
+void wait_in_warp(Thread& thread, State state, int Warp::*arrived) {
+  Warp& warp = *thread.warp;
+  if (++(warp.*arrived) == 32) {
+    warp.*arrived = 0;
+    warp.release(state);
+    return;
+  }
+  thread.state = state;
+  --warp.ready;
+  thread.fiber.pause();
+}
+
+Thread& running() {
+  return *static_cast<Thread*>(current);
+}
+
+}  // namespace
+
+void block_barrier() {
+  Thread& thread = running();
+  Block& block = *thread.block;
+  if (++block.at_barrier == block.active) {
+    block.at_barrier = 0;
+    for (Warp& warp : block.warps) warp.release(State::block);
+    return;
+  }
+  thread.state = State::block;
+  --thread.warp->ready;
+  thread.fiber.pause();
+}
+
+void warp_barrier() {
+  wait_in_warp(running(), State::warp, &Warp::at_barrier);
+}
+
+unsigned exchange(unsigned value, int lane) {
+  Thread& thread = running();
+  unsigned* values = thread.warp->values[thread.exchanges++ & 1];
+  values[thread.thread & 31] = value;
+  wait_in_warp(thread, State::exchange, &Warp::at_exchange);
+  return values[lane & 31];
+}
+
+Result<void> launch(const std::string& name, const Geometry& geometry,
+                    const std::function<void()>& body, std::uint64_t seed) {
+  if (geometry.threads == 0 || geometry.threads > 1024 || geometry.threads % 32 != 0)
+    return Error{Code::invalid_argument,
+                 name + ": a block of " + std::to_string(geometry.threads) +
+                     " threads is not made of whole warps",
+                 {}};
+  static thread_local std::unique_ptr<Block> block;
+  if (!block) block = std::make_unique<Block>();
+  block->prepare(static_cast<int>(geometry.threads));
+  block->body = &body;
+  const std::unique_ptr<unsigned char[], AlignedFree> shared(
+      static_cast<unsigned char*>(::operator new[](geometry.shared_bytes, std::align_val_t{16})));
+  std::minstd_rand random(static_cast<unsigned>(seed ^ seed >> 32));
+  for (unsigned y = 0; y < geometry.grid_y; ++y) {
+    for (unsigned x = 0; x < geometry.grid_x; ++x) {
+      std::memset(shared.get(), 0xff, geometry.shared_bytes);
+      block->begin(static_cast<int>(x), static_cast<int>(y), shared.get());
+      if (block->run(random)) continue;
+      Error error{Code::internal,
+                  name + ": divergent barrier or shuffle in block (" + std::to_string(x) + ", " +
+                      std::to_string(y) + "): " + block->states(),
+                  {{"seed", std::to_string(seed)}}};
+      block.reset();  // its fibers stand in the middle of their work
+      return error;
+    }
+  }
+  return {};
+}
+
+Result<void> emulate(const KernelKey& key, std::span<void* const> arguments, std::uint64_t seed) {
+  LATHE_TRY(check_key(key));
+  const KernelRow& kernel = row(key.type);
+  const OpCall call = kernel.call(key);
+  LATHE_ASSIGN(const std::vector<OpValue> values, op_values(call, arguments));
+  const HostOp& op = *find_host_op(call.function);
+  return launch(
+      key.text(), kernel.geometry(key), [&] { op.call(values.data()); }, seed);
+}
+
+}  // namespace lathe::emulation

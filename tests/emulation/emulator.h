@@ -1,0 +1,26 @@
+// Owns the emulation of a GPU on the host: runs a kernel of the table, or any function written
+// against isa/isa.h, as a grid of blocks of device threads.
+//
+// Blocks run one after another; the threads of a block are fibers that take turns in an order drawn
+// from the seed. Shared memory is filled with NaN and exactly as large as the launch says.
+// Threads: launches may run on several operating system threads at once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "lathe/codegen/kernel_table.h"
+
+namespace lathe::emulation {
+
+// Runs the kernel of `key` on host pointers in the order of its params().
+Result<void> emulate(const KernelKey& key, std::span<void* const> arguments, std::uint64_t seed);
+
+// Runs `body` once per thread of the grid. `name` stands in errors. Fails, with the states of the
+// threads, when some wait at a barrier or shuffle that the others never reach.
+Result<void> launch(const std::string& name, const Geometry& geometry,
+                    const std::function<void()>& body, std::uint64_t seed);
+
+}  // namespace lathe::emulation

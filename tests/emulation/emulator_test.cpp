@@ -1,0 +1,169 @@
+// Owns the tests of the emulator itself: what it must catch, and that orders differ by seed.
+#include "tests/emulation/emulator.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <vector>
+
+#include "isa/isa.h"
+#include "tests/emulation/op_registry.h"
+
+namespace lathe::emulation {
+namespace {
+
+constexpr Geometry kOneBlock = {.grid_x = 1, .threads = 128, .shared_bytes = 512};
+
+TEST(Emulator, RunsEveryThreadOfTheGrid) {
+  std::vector<int> hits(6 * 64);
+  const Geometry geometry = {.grid_x = 3, .grid_y = 2, .threads = 64};
+  const auto count = [&] {
+    ++hits[static_cast<std::size_t>((dev::block_y() * 3 + dev::block_x()) * 64 +
+                                    dev::thread_index())];
+  };
+  const auto ran = launch("count", geometry, count, 1);
+  ASSERT_TRUE(ran) << ran.error().text();
+  EXPECT_EQ(hits, std::vector<int>(hits.size(), 1));
+}
+
+TEST(Emulator, ShufflesExchangeLanes) {
+  std::vector<unsigned> flipped(128), first(128);
+  const auto body = [&] {
+    const auto i = static_cast<std::size_t>(dev::thread_index());
+    flipped[i] = dev::shuffle_xor(static_cast<dev::u32>(i), 5);
+    first[i] = dev::shuffle(static_cast<dev::u32>(i), 3);
+  };
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    ASSERT_TRUE(launch("shuffle", kOneBlock, body, seed));
+    for (unsigned i = 0; i < 128; ++i) {
+      EXPECT_EQ(flipped[i], i ^ 5u);
+      EXPECT_EQ(first[i], (i & ~31u) + 3u);
+    }
+  }
+}
+
+TEST(Emulator, SumsOverAWarp) {
+  std::vector<float> sums(128);
+  const auto body = [&] {
+    sums[static_cast<std::size_t>(dev::thread_index())] =
+        dev::warp_sum(static_cast<float>(dev::lane_index()));
+  };
+  ASSERT_TRUE(launch("sum", kOneBlock, body, 7));
+  EXPECT_EQ(sums, std::vector<float>(128, 496.0f));
+}
+
+TEST(Emulator, BarrierOrdersSharedMemory) {
+  std::vector<unsigned> out(128);
+  const auto body = [&] {
+    auto* shared = reinterpret_cast<unsigned*>(dev::shared_memory());
+    const auto i = static_cast<unsigned>(dev::thread_index());
+    shared[i] = i;
+    dev::block_barrier();
+    out[i] = shared[127 - i];
+  };
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    ASSERT_TRUE(launch("reverse", kOneBlock, body, seed));
+    for (unsigned i = 0; i < 128; ++i) EXPECT_EQ(out[i], 127 - i);
+  }
+}
+
+TEST(Emulator, MissingBarrierReadsTheFill) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    bool saw_fill = false;
+    const auto body = [&] {
+      auto* shared = reinterpret_cast<unsigned*>(dev::shared_memory());
+      const auto i = static_cast<unsigned>(dev::thread_index());
+      shared[i] = i;
+      if (shared[127 - i] == 0xffffffffu) saw_fill = true;
+    };
+    ASSERT_TRUE(launch("race", kOneBlock, body, seed));
+    EXPECT_TRUE(saw_fill) << "seed " << seed;
+  }
+}
+
+TEST(Emulator, SharedMemoryIsFreshInEveryBlock) {
+  bool stale = false;
+  const auto body = [&] {
+    unsigned char* byte = dev::shared_memory() + dev::thread_index();
+    stale = stale || *byte != 0xff;
+    *byte = 0;
+  };
+  ASSERT_TRUE(launch("fresh", {.grid_x = 4, .threads = 32, .shared_bytes = 32}, body, 3));
+  EXPECT_FALSE(stale);
+}
+
+TEST(Emulator, NamesTheKernelOfADivergentBlockBarrier) {
+  const auto body = [] {
+    if (dev::thread_index() < 64) dev::block_barrier();
+  };
+  const auto result = launch("half_barrier", kOneBlock, body, 5);
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message.find("half_barrier"), std::string::npos);
+  EXPECT_NE(result.error().message.find("divergent barrier or shuffle"), std::string::npos);
+  EXPECT_NE(result.error().message.find("64 at a block barrier"), std::string::npos);
+  // The next launch is not disturbed.
+  EXPECT_TRUE(launch(
+      "after", kOneBlock, [] { dev::block_barrier(); }, 5));
+}
+
+TEST(Emulator, NamesTheKernelOfADivergentShuffle) {
+  const auto body = [] {
+    if (dev::lane_index() != 9) dev::shuffle(1u, 0);
+  };
+  const auto result = launch("lone_lane", kOneBlock, body, 5);
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message.find("lone_lane: divergent"), std::string::npos);
+}
+
+TEST(Emulator, ShuffleDoesNotMeetABarrier) {
+  const auto body = [] {
+    if (dev::lane_index() < 16)
+      dev::shuffle(1u, 0);
+    else
+      dev::warp_barrier();
+  };
+  EXPECT_FALSE(launch("mixed", kOneBlock, body, 5));
+}
+
+TEST(Emulator, OrderComesFromTheSeed) {
+  const auto order = [](std::uint64_t seed) {
+    std::vector<int> order;
+    EXPECT_TRUE(launch(
+        "order", kOneBlock, [&] { order.push_back(dev::thread_index()); }, seed));
+    return order;
+  };
+  std::set<std::vector<int>> orders;
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    EXPECT_EQ(order(seed), order(seed));
+    orders.insert(order(seed));
+  }
+  EXPECT_GT(orders.size(), 8u);
+}
+
+TEST(Emulator, RefusesPartialWarps) {
+  EXPECT_FALSE(launch(
+      "partial", {.threads = 33}, [] {}, 1));
+}
+
+TEST(Emulator, SixtyThousandThreadsTakeMilliseconds) {
+  const auto body = [] {
+    dev::block_barrier();
+    dev::warp_sum(1.0f);
+  };
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_TRUE(launch("many", {.grid_x = 480, .threads = 128}, body, 1));
+  const auto spent = std::chrono::steady_clock::now() - start;
+  RecordProperty("milliseconds", static_cast<int>(spent / std::chrono::milliseconds(1)));
+  EXPECT_LT(spent, std::chrono::seconds(2));  // some 20 ms; far more means a switch by system call
+}
+
+TEST(OpRegistry, KnowsEveryFamily) {
+  for (const char* name : {"gemv_q4_k", "rms_norm", "attention_f16", "rope_halves", "argmax"})
+    EXPECT_NE(find_host_op(name), nullptr) << name;
+  EXPECT_EQ(find_host_op("gemv"), nullptr);
+}
+
+}  // namespace
+}  // namespace lathe::emulation
