@@ -103,6 +103,7 @@ class DecoderRecipe {
     const Operand partial = steps_.scratch(std::int64_t{2} * key.splits);
     add("argmax", key, {logits, partial});
     key.type = KernelType::argmax_merge;
+    key.warps = 1;
     add("argmax_merge", key, {partial, StepList::sampled()});
     return logits;
   }
@@ -146,6 +147,7 @@ class DecoderRecipe {
     key.k = k;
     key.n = n;
     key.epsilon = spec_.epsilon;
+    key.warps = rms_norm_warps(k);
     return key;
   }
 

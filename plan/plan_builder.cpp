@@ -78,7 +78,9 @@ Result<void> check_steps(const Plan& plan) {
     if (auto result = check_key(step.key); !result) {
       const std::string where =
           step.layer < 0 ? step.label : fmt::format("{} of layer {}", step.label, step.layer);
-      return std::move(result).error().with("step", where);
+      Error error = std::move(result).error().with("step", where);
+      error.code = Code::unsupported;
+      return error;
     }
     const std::size_t params = row(step.key.type).params(step.key).size();
     if (params != step.operands.size()) {

@@ -6,6 +6,8 @@
 namespace lathe {
 namespace {
 
+constexpr int kNormValuesPerWarp = 4 * 32;
+constexpr int kMaxWarps = 32;
 constexpr int kBlocksWanted = 2 * 132;
 constexpr int kPositionsPerSplit = 64;
 constexpr int kValuesPerArgmaxSplit = 1024;
@@ -19,6 +21,10 @@ int ceil_div(int a, int b) {
 
 GemvTuning gemv_tuning(Format /*format*/, int /*n*/, int /*k*/) {
   return {};
+}
+
+int rms_norm_warps(int k) {
+  return std::clamp(ceil_div(k, kNormValuesPerWarp), 1, kMaxWarps);
 }
 
 int attention_splits(int kv_heads, int visible_positions) {

@@ -14,6 +14,9 @@ struct GemvTuning {
 // For y[n] = W[n][k] . x[k].
 GemvTuning gemv_tuning(Format format, int n, int k);
 
+// Warps of the one block that norms a row of k values: four values a thread.
+int rms_norm_warps(int k);
+
 inline constexpr int kMaxAttentionSplits = 64;
 
 // Parts that the visible positions are cut into. One block works on one split of one KV head: the
