@@ -85,7 +85,9 @@ bool parse_name(std::string_view text, const char* const (&names)[N], Enum& valu
 // ".w4", ".halves" ...; empty when the field has its default.
 std::string part_text(const KernelKey& key, const KeyField& field) {
   static constexpr KernelKey defaults;
-  if (field.integer && key.*field.integer != defaults.*field.integer)
+  // The number of warps is part of how people speak of a kernel, default or not.
+  const bool always = field.integer == &KernelKey::warps;
+  if (field.integer && (always || key.*field.integer != defaults.*field.integer))
     return fmt::format(".{}{}", field.tag, key.*field.integer);
   if (field.real && key.*field.real != defaults.*field.real)
     return fmt::format(".{}{}", field.tag, real_text(key.*field.real));
@@ -122,8 +124,6 @@ std::span<const KeyField> key_fields() {
 std::string KernelKey::text() const {
   std::string out = fmt::format("{}.{}", row(type).name, row(format).name);
   for (const KeyField& field : kFields) out += part_text(*this, field);
-  // The number of warps is part of how people speak of a kernel, default or not.
-  if (warps == KernelKey{}.warps) out += fmt::format(".w{}", warps);
   return out;
 }
 
