@@ -27,8 +27,8 @@ Result<Context> Context::open(const Driver& driver, CUcontext borrowed, int ordi
   char name[256] = {};
   LATHE_DRIVER_CALL(driver, cuDeviceGetName, name, int(sizeof name) - 1, context.device_);
   context.device_name_ = name;
-  const int major = context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
-  const int minor = context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  LATHE_ASSIGN(const int major, context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+  LATHE_ASSIGN(const int minor, context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
   auto target = target_for_compute_capability(major, minor);
   if (!target) return std::move(target).error().with("device", context.device_name_);
   context.target_ = target.value();
@@ -53,9 +53,9 @@ Result<ContextScope> Context::enter() const {
   return ContextScope(*driver_);
 }
 
-int Context::attribute(CUdevice_attribute attribute) const {
+Result<int> Context::attribute(CUdevice_attribute attribute) const {
   int value = 0;
-  if (driver_->cuDeviceGetAttribute(&value, attribute, device_) != CUDA_SUCCESS) return 0;
+  LATHE_DRIVER_CALL(*driver_, cuDeviceGetAttribute, &value, attribute, device_);
   return value;
 }
 

@@ -45,8 +45,7 @@ class Context {
   const std::string& device_name() const { return device_name_; }
   const Target& target() const { return target_; }
   int driver_version() const { return driver_version_; }
-  // A device attribute; 0 where the driver does not know it.
-  int attribute(CUdevice_attribute attribute) const;
+  Result<int> attribute(CUdevice_attribute attribute) const;
 
  private:
   explicit Context(const Driver& driver) : driver_(&driver) {}

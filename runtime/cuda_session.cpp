@@ -80,7 +80,9 @@ class CudaSession final : public SessionBase {
     }
     LATHE_ASSIGN(host_control_, allocate_pinned(context(), sizeof(ControlBlock)));
     LATHE_ASSIGN(host_logits_, allocate_pinned(context(), plan_.logits.bytes));
-    writes_values_ = context().attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) != 0;
+    LATHE_ASSIGN(const int writes_values,
+                 context().attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS));
+    writes_values_ = writes_values != 0;
     LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
     return {};
   }

@@ -296,8 +296,8 @@ Result<void> ModuleMap::finish(Kernel& kernel, const std::string& entry) {
                     kernel.info.key.text(), geometry.threads, kernel.info.registers, max_threads),
         {}};
   }
-  const int shared_limit =
-      context_.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  LATHE_ASSIGN(const int shared_limit,
+               context_.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
   const std::int64_t shared = std::int64_t{geometry.shared_bytes} + kernel.info.shared_bytes;
   if (shared > shared_limit) {
     return Error{Code::unsupported,

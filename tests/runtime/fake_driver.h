@@ -1,0 +1,68 @@
+// Owns a CUDA driver made of host memory, for tests without a GPU.
+//
+// It hands out host memory as device memory, queues what is put on a stream until somebody waits
+// for the stream (so that work which reads too late or too early shows), and runs a kernel by its
+// oracle. It can fail any one call, and it knows what is still allocated. One instance at a time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/driver.h"
+#include "runtime/platform.h"
+
+namespace lathe::testing {
+
+struct FakeOptions {
+  bool execute = true;            // run the oracles; false: count the launches only
+  std::size_t memory = 1u << 30;  // bytes that allocations may take in all
+  int compute = 90;
+  int driver_version = 13000;
+  bool stream_memory_operations = true;
+};
+
+class FakeDriver {
+ public:
+  explicit FakeDriver(FakeOptions options = {});
+  ~FakeDriver();
+  FakeDriver(const FakeDriver&) = delete;
+  FakeDriver& operator=(const FakeDriver&) = delete;
+
+  const Driver& table() const { return table_; }
+  // The fake driver with a tool chain whose "cubins" are what it loads.
+  Platform platform() const;
+
+  // Fails the `index`-th call from now on, once. Calls that only word an error do not count.
+  void fail_call(int index, CUresult status);
+  void reset_counts();
+  int calls() const;  // since reset_counts()
+  int calls(const std::string& name) const;
+  std::string failed_call() const;  // the call that fail_call() made fail
+
+  // Handles that were made and not destroyed: "1 device buffer, 2 streams"; empty when none.
+  std::string leaks() const;
+  // What a driver would not have forgiven: no context current, a copy outside a buffer ...
+  std::vector<std::string> violations() const;
+
+  CUcontext make_context();           // one of the caller's
+  CUcontext current_context() const;  // on this thread
+  void push_context(CUcontext context);
+  CUstream make_stream();
+  void set_capturing(CUstream stream, bool capturing);
+
+ private:
+  Driver table_;
+};
+
+// An assembler and compilers that need nothing: the PTX is the key's text.
+class FakeToolchain final : public Toolchain {
+ public:
+  Result<void> covers(const KernelKey& key, Route route) const override;
+  Result<std::string> compiler(Route route) const override;
+  std::string fingerprint() const override { return "fingerprint"; }
+  Result<Ptx> emit(const KernelKey& key, const Target& target, Route route) const override;
+  const Assembler& assembler() const override;
+};
+
+}  // namespace lathe::testing

@@ -1,0 +1,305 @@
+// Holds sessions to their contract: the cpu executor, and eager and graph on the fake driver, which
+// runs each kernel by its oracle, so that all must agree to the last bit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "runtime/device_impl.h"
+#include "runtime/session_base.h"
+#include "tests/runtime/fake_driver.h"
+#include "tests/runtime/tiny_model.h"
+
+namespace lathe::testing {
+namespace {
+
+SessionOptions options_for(ExecutorKind kind, int context = 32) {
+  SessionOptions options;
+  options.executor = kind;
+  options.plan.context = context;
+  options.threads = 2;
+  options.disk_cache = false;
+  return options;
+}
+
+std::unique_ptr<Session> open_or_fail(const std::shared_ptr<const GgufFile>& file,
+                                      const SessionOptions& options, const Platform& platform) {
+  auto session = open_session(file, options, platform);
+  if (!session) {
+    ADD_FAILURE() << session.error().text();
+    return nullptr;
+  }
+  return std::move(session).value();
+}
+
+struct Decoded {
+  std::vector<std::int32_t> tokens;
+  std::vector<float> logits;
+};
+
+// Greedy decoding from `token`.
+Decoded decode(Session& session, std::int32_t token, int count) {
+  Decoded decoded;
+  for (int i = 0; i < count; ++i) {
+    if (auto stepped = session.step(token); !stepped) {
+      ADD_FAILURE() << stepped.error().text();
+      return decoded;
+    }
+    token = session.argmax().value();
+    decoded.tokens.push_back(token);
+  }
+  const auto logits = session.logits().value();
+  decoded.logits.assign(logits.begin(), logits.end());
+  return decoded;
+}
+
+class SessionTest : public ::testing::Test {
+ protected:
+  void TearDown() override { EXPECT_EQ(fake_.violations(), std::vector<std::string>{}); }
+
+  std::unique_ptr<Session> open(ExecutorKind kind, int context = 32) {
+    return open_or_fail(file_, options_for(kind, context), fake_.platform());
+  }
+
+  FakeDriver fake_;
+  std::shared_ptr<const GgufFile> file_ = make_model({});
+};
+
+TEST_F(SessionTest, CpuGivesFiniteLogitsWhoseGreatestIsTheArgmax) {
+  const auto session = open(ExecutorKind::cpu);
+  ASSERT_TRUE(session);
+  const Decoded decoded = decode(*session, 3, 8);
+  ASSERT_EQ(decoded.logits.size(), 160u);
+  EXPECT_TRUE(std::all_of(decoded.logits.begin(), decoded.logits.end(),
+                          [](float value) { return std::isfinite(value); }));
+  const auto greatest = std::max_element(decoded.logits.begin(), decoded.logits.end());
+  EXPECT_EQ(decoded.tokens.back(), greatest - decoded.logits.begin());
+  EXPECT_EQ(session->length(), 8);
+  EXPECT_EQ(session->report().device, "CPU, 2 threads");
+  EXPECT_EQ(session->read_rate().value(), 0);
+}
+
+TEST_F(SessionTest, CpuResultDoesNotDependOnTheNumberOfThreads) {
+  const Decoded two = decode(*open(ExecutorKind::cpu), 3, 8);
+  for (int threads : {1, 3, 7}) {
+    SessionOptions options = options_for(ExecutorKind::cpu);
+    options.threads = threads;
+    const Decoded other = decode(*open_or_fail(file_, options, {}), 3, 8);
+    EXPECT_EQ(other.tokens, two.tokens) << threads;
+    EXPECT_EQ(other.logits, two.logits) << threads;
+  }
+}
+
+TEST_F(SessionTest, AllExecutorsAgree) {
+  const Decoded cpu = decode(*open(ExecutorKind::cpu), 3, 24);
+  const Decoded eager = decode(*open(ExecutorKind::eager), 3, 24);
+  const Decoded graph = decode(*open(ExecutorKind::graph), 3, 24);
+  EXPECT_EQ(eager.tokens, cpu.tokens);
+  EXPECT_EQ(graph.tokens, cpu.tokens);
+  EXPECT_EQ(eager.logits, cpu.logits);
+  EXPECT_EQ(graph.logits, cpu.logits);
+  EXPECT_EQ(fake_.leaks(), "");
+}
+
+TEST_F(SessionTest, StepsThatNobodyWaitsForKeepTheirTokens) {
+  const std::vector<std::int32_t> prompt = {3, 77, 5, 120, 9, 14, 2, 2, 40, 41, 42, 43};
+  std::vector<std::vector<float>> results;
+  for (ExecutorKind kind : {ExecutorKind::cpu, ExecutorKind::eager, ExecutorKind::graph}) {
+    const auto session = open(kind);
+    ASSERT_TRUE(session);
+    fake_.reset_counts();
+    for (std::int32_t token : prompt) ASSERT_TRUE(session->step(token));
+    EXPECT_EQ(fake_.calls("cuStreamSynchronize"), 0);
+    const auto logits = session->logits().value();
+    results.emplace_back(logits.begin(), logits.end());
+  }
+  EXPECT_EQ(results[1], results[0]);
+  EXPECT_EQ(results[2], results[0]);
+}
+
+TEST(SessionWithoutMemoryOperations, StepsKeepTheirTokens) {
+  FakeDriver fake({.stream_memory_operations = false});
+  const auto file = make_model({});
+  std::vector<std::vector<float>> results;
+  for (ExecutorKind kind : {ExecutorKind::cpu, ExecutorKind::graph}) {
+    const auto session = open_or_fail(file, options_for(kind), fake.platform());
+    ASSERT_TRUE(session);
+    for (std::int32_t token : {3, 77, 5, 120}) ASSERT_TRUE(session->step(token));
+    const auto logits = session->logits().value();
+    results.emplace_back(logits.begin(), logits.end());
+  }
+  EXPECT_EQ(fake.calls("cuStreamWriteValue64"), 0);
+  EXPECT_EQ(results[1], results[0]);
+}
+
+TEST_F(SessionTest, RollbackForgetsWhatCameAfter) {
+  for (ExecutorKind kind : {ExecutorKind::cpu, ExecutorKind::eager, ExecutorKind::graph}) {
+    const auto session = open(kind);
+    ASSERT_TRUE(session);
+    const Decoded first = decode(*session, 3, 6);
+    ASSERT_TRUE(session->rollback(2));
+    decode(*session, 100, 3);
+    ASSERT_TRUE(session->rollback(0));
+    EXPECT_EQ(session->length(), 0);
+    EXPECT_EQ(decode(*session, 3, 6).logits, first.logits);
+    EXPECT_EQ(session->rollback(7).error().code, Code::out_of_range);
+    EXPECT_EQ(session->rollback(-1).error().code, Code::out_of_range);
+    EXPECT_EQ(session->length(), 6);
+  }
+}
+
+TEST_F(SessionTest, WrongTokensAndAFullContextAreRefusedBeforeAnyLaunch) {
+  for (ExecutorKind kind : {ExecutorKind::cpu, ExecutorKind::eager, ExecutorKind::graph}) {
+    const auto session = open(kind, 4);
+    ASSERT_TRUE(session);
+    EXPECT_EQ(session->argmax().error().code, Code::invalid_argument);
+    EXPECT_EQ(session->logits().error().code, Code::invalid_argument);
+    fake_.reset_counts();
+    EXPECT_EQ(session->step(-1).error().code, Code::out_of_range);
+    EXPECT_EQ(session->step(160).error().code, Code::out_of_range);
+    EXPECT_EQ(fake_.calls(), 0);
+    const Decoded full = decode(*session, 159, 4);
+    fake_.reset_counts();
+    EXPECT_EQ(session->step(1).error().code, Code::out_of_range);
+    EXPECT_EQ(fake_.calls(), 0);
+    // What was decoded stays usable.
+    const auto logits = session->logits().value();
+    EXPECT_TRUE(std::equal(logits.begin(), logits.end(), full.logits.begin()));
+  }
+}
+
+TEST_F(SessionTest, TheCallersContextAndStreamAreBorrowed) {
+  const CUcontext mine = fake_.make_context();
+  const CUcontext other = fake_.make_context();
+  const CUstream stream = fake_.make_stream();
+  fake_.push_context(other);
+  {
+    SessionOptions options = options_for(ExecutorKind::graph);
+    options.context = mine;
+    options.stream = stream;
+    const auto session = open_or_fail(file_, options, fake_.platform());
+    ASSERT_TRUE(session);
+    decode(*session, 3, 4);
+    EXPECT_TRUE(session->read_rate());
+    EXPECT_EQ(fake_.current_context(), other);
+    EXPECT_EQ(fake_.calls("cuDevicePrimaryCtxRetain"), 0);
+    EXPECT_EQ(fake_.calls("cuStreamCreate"), 0);
+
+    fake_.set_capturing(stream, true);
+    EXPECT_EQ(session->step(1).error().code, Code::invalid_argument);
+    EXPECT_EQ(session->argmax().error().code, Code::invalid_argument);
+    EXPECT_EQ(session->read_rate().value(), session->read_rate().value());
+    fake_.set_capturing(stream, false);
+    EXPECT_TRUE(session->step(1));
+  }
+  EXPECT_EQ(fake_.current_context(), other);
+  EXPECT_EQ(fake_.leaks(), "1 streams, 1 pushed contexts, ");
+}
+
+TEST_F(SessionTest, AStreamWithoutItsContextIsRefused) {
+  SessionOptions options = options_for(ExecutorKind::eager);
+  options.stream = fake_.make_stream();
+  const auto session = open_session(file_, options, fake_.platform());
+  ASSERT_FALSE(session);
+  EXPECT_EQ(session.error().code, Code::invalid_argument);
+}
+
+TEST_F(SessionTest, ReportsWhatRan) {
+  const auto session = open(ExecutorKind::eager);
+  ASSERT_TRUE(session);
+  const SessionReport& report = session->report();
+  const int kernels = int(session->plan().distinct_keys().size());
+  EXPECT_EQ(report.device, "Fake GPU, sm_90a, driver 13.0");
+  EXPECT_EQ(report.executor, "eager");
+  EXPECT_EQ(report.routes, "llvm " + std::to_string(kernels) + " kernels");
+  EXPECT_EQ(report.assembler, "fake assembler 1.0");
+  EXPECT_EQ(report.kernels_built, kernels);
+  EXPECT_EQ(report.kernels_from_cache, 0);
+  EXPECT_GT(report.weight_bytes, 0);
+  EXPECT_GT(report.kv_bytes, 0);
+  EXPECT_GT(report.scratch_bytes, 0);
+  EXPECT_GT(session->read_rate().value(), 0);
+}
+
+TEST_F(SessionTest, ARouteThatDoesNotCoverTheModelIsAnErrorThatNamesTheKey) {
+  SessionOptions options = options_for(ExecutorKind::graph);
+  options.routes = {Route::text};
+  const auto refused = open_session(file_, options, fake_.platform());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::unsupported);
+  EXPECT_NE(refused.error().message.find("embed."), std::string::npos) << refused.error().text();
+  EXPECT_EQ(fake_.calls("cuLibraryLoadData"), 0);
+
+  options.routes = {Route::text, Route::nvrtc};
+  const auto session = open_or_fail(file_, options, fake_.platform());
+  ASSERT_TRUE(session);
+  EXPECT_NE(session->report().routes.find("text"), std::string::npos);
+  EXPECT_NE(session->report().routes.find("nvrtc"), std::string::npos);
+  // The kernels that went another way than the first say why.
+  ASSERT_FALSE(session->report().notes.empty());
+  EXPECT_NE(session->report().notes[0].find("text refused"), std::string::npos);
+}
+
+TEST(SessionMemory, OutOfMemoryNamesWhatIsNeededAndWhatWouldFit) {
+  const auto file = make_model({});
+  std::int64_t weights = 0;
+  std::int64_t per_position = 0;
+  {
+    FakeDriver roomy;
+    const auto session = open_or_fail(file, options_for(ExecutorKind::eager), roomy.platform());
+    weights = session->report().weight_bytes + session->report().scratch_bytes;
+    per_position = session->plan().counts().kv_bytes_per_position;
+  }
+  FakeDriver fake({.memory = std::size_t(weights + 512 * 1024)});
+  const auto session = open_session(file, options_for(ExecutorKind::eager, 4096), fake.platform());
+  ASSERT_FALSE(session);
+  EXPECT_EQ(session.error().code, Code::out_of_memory);
+  const std::string text = session.error().text();
+  EXPECT_NE(text.find("needed: "), std::string::npos) << text;
+  EXPECT_NE(text.find("free: "), std::string::npos) << text;
+  EXPECT_NE(text.find("positions would fit"), std::string::npos) << text;
+  EXPECT_GT(per_position, 0);
+  EXPECT_EQ(fake.leaks(), "");
+}
+
+TEST_F(SessionTest, SessionsMayShareKernels) {
+  DeviceOptions options;
+  options.disk_cache = false;
+  auto device = DeviceImpl::open(options, fake_.platform());
+  ASSERT_TRUE(device);
+  SessionOptions shared = options_for(ExecutorKind::graph);
+  shared.kernels = device.value();
+  const auto first = open_or_fail(file_, shared, fake_.platform());
+  const auto second = open_or_fail(file_, shared, fake_.platform());
+  ASSERT_TRUE(first && second);
+  EXPECT_GT(first->report().kernels_built, 0);
+  EXPECT_EQ(second->report().kernels_built, 0);
+  EXPECT_EQ(decode(*first, 3, 4).logits, decode(*second, 3, 4).logits);
+}
+
+TEST_F(SessionTest, TwoHundredSessionsLeaveNothingBehind) {
+  for (int i = 0; i < 200; ++i) {
+    const auto session = open(i % 2 ? ExecutorKind::graph : ExecutorKind::eager);
+    ASSERT_TRUE(session);
+    ASSERT_TRUE(session->step(i % 160));
+  }
+  EXPECT_EQ(fake_.leaks(), "");
+}
+
+TEST(Executors, HaveNames) {
+  for (ExecutorKind kind : {ExecutorKind::eager, ExecutorKind::graph, ExecutorKind::cpu}) {
+    EXPECT_EQ(executor_by_name(executor_name(kind)).value(), kind);
+  }
+  EXPECT_EQ(executor_by_name("mega").error().code, Code::invalid_argument);
+}
+
+TEST(SessionArguments, AreChecked) {
+  EXPECT_EQ(Session::open(nullptr, {}).error().code, Code::invalid_argument);
+  SessionOptions options = options_for(ExecutorKind::cpu);
+  options.threads = -1;
+  EXPECT_EQ(Session::open(make_model({}), options).error().code, Code::invalid_argument);
+}
+
+}  // namespace
+}  // namespace lathe::testing
