@@ -1,0 +1,92 @@
+// Owns what counts as agreement with the oracle.
+#include <cmath>
+#include <cstring>
+
+#include "tests/codegen/kernel_cases.h"
+
+namespace lathe::testing {
+namespace {
+
+template <typename T>
+T load(const Bytes& bytes, std::size_t index) {
+  T value;
+  std::memcpy(&value, bytes.data() + index * sizeof(T), sizeof(T));
+  return value;
+}
+
+std::string hex(std::uint32_t bits) {
+  char text[16];
+  std::snprintf(text, sizeof text, "0x%08x", bits);
+  return text;
+}
+
+}  // namespace
+
+void run_oracle(const KernelCase& kernel_case, std::vector<Bytes>& arguments) {
+  std::vector<void*> pointers;
+  for (Bytes& bytes : arguments) pointers.push_back(bytes.data());
+  constexpr int kParts = 3;
+  for (int part : {2, 0, 1})
+    row(kernel_case.key.type).oracle(kernel_case.key, pointers, part, kParts);
+}
+
+void Comparison::add(std::span<const Bytes> expected, std::span<const Bytes> actual) {
+  const KernelRow& kernel = row(case_.key.type);
+  const std::vector<Param> params = kernel.params(case_.key);
+  const auto stride = static_cast<std::size_t>(case_.key.head_dim + 2);
+  for (std::size_t p = 0; p < params.size(); ++p) {
+    if (params[p].access == Access::read) continue;
+    if (kernel.bound == 0) {
+      if (expected[p] == actual[p] || !first_problem_.empty()) continue;
+      std::size_t at = 0;
+      while (expected[p][at] == actual[p][at]) ++at;
+      at = std::min(at / 4 * 4, expected[p].size() - 4);
+      first_problem_ = std::string(params[p].name) + " at byte " + std::to_string(at) + ": " +
+                       hex(load<std::uint32_t>(actual[p], at / 4)) + ", should be " +
+                       hex(load<std::uint32_t>(expected[p], at / 4));
+      continue;
+    }
+    for (std::size_t i = 0; i < expected[p].size() / 4; ++i) {
+      std::size_t sum = 0;
+      if (case_.key.type == KernelType::attention && i % stride >= stride - 2)
+        sum = 1 + i % stride - (stride - 2);
+      add_value(sum, load<float>(expected[p], i), load<float>(actual[p], i), i);
+    }
+  }
+}
+
+void Comparison::add_value(std::size_t sum, float expected, float actual, std::size_t at) {
+  // No value, or no position in this split: nothing to be near to.
+  const bool exact = !std::isfinite(expected) || expected == -3.0e38f;
+  if (exact ? expected != actual : !std::isfinite(actual)) {
+    if (first_problem_.empty())
+      first_problem_ = std::string(sums_[sum].what) + " at " + std::to_string(at) + ": " +
+                       std::to_string(actual) + ", should be " + std::to_string(expected);
+    return;
+  }
+  if (exact) return;
+  const double difference = static_cast<double>(actual) - expected;
+  sums_[sum].error += difference * difference;
+  sums_[sum].norm += static_cast<double>(expected) * expected;
+}
+
+double Comparison::worst_error() const {
+  double worst = 0;
+  for (const Sum& sum : sums_)
+    if (sum.error > 0) worst = std::max(worst, std::sqrt(sum.error / sum.norm));
+  return worst;
+}
+
+std::string Comparison::problem() const {
+  if (!first_problem_.empty()) return first_problem_;
+  for (const Sum& sum : sums_) {
+    const double error = sum.error > 0 ? std::sqrt(sum.error / sum.norm) : 0;
+    if (!(error <= row(case_.key.type).bound))
+      return std::string("relative L2 error of the ") + sum.what + " is " +
+             std::to_string(error * 1e6) + "e-6, the bound " +
+             std::to_string(row(case_.key.type).bound * 1e6) + "e-6";
+  }
+  return {};
+}
+
+}  // namespace lathe::testing

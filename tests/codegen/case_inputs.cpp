@@ -1,0 +1,178 @@
+// Owns the contents of kernel arguments: random numbers of sensible size in every format, special
+// values where a case asks for them, NaN wherever a kernel must not read or must write.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numbers>
+
+#include "tests/codegen/kernel_cases.h"
+#include "tests/support/random.h"
+
+namespace lathe::testing {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+template <typename T>
+void store(Bytes& bytes, std::size_t index, T value) {
+  std::memcpy(bytes.data() + index * sizeof(T), &value, sizeof(T));
+}
+
+// A NaN as f32 and as f16, unlike the NaN that arithmetic gives.
+void poison(std::span<std::byte> bytes) {
+  constexpr std::byte kPattern[] = {std::byte{0xf5}, std::byte{0xff}};
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = kPattern[i % 2];
+}
+
+float draw(Random& random, Values values) {
+  switch (values) {
+    case Values::random:
+      return random.normal();
+    case Values::large:
+      return std::ldexp(random.normal(), random.below(200) - 100);
+    case Values::ties:
+      return static_cast<float>(random.below(3) - 2) * (random.below(2) ? 1.0f : -0.0f);
+    case Values::nan: {
+      const int kind = random.below(8);
+      return kind == 0 ? kNan : kind == 1 ? -kInfinity : random.normal();
+    }
+    case Values::negative_infinity:
+      return -kInfinity;
+    case Values::all_nan:
+      return random.below(2) ? kNan : -kNan;
+  }
+  return 0;
+}
+
+void fill(Bytes& bytes, Random& random, Values values, float factor = 1) {
+  for (std::size_t i = 0; i < bytes.size() / 4; ++i) store(bytes, i, factor * draw(random, values));
+}
+
+// Every byte random, then the half-precision scales set to numbers of one magnitude.
+void fill_blocks(Bytes& bytes, Random& random, Format format) {
+  const FormatRow& f = row(format);
+  if (f.block == 1) {
+    const auto values = static_cast<std::int64_t>(bytes.size()) / f.bytes;
+    std::vector<float> numbers(static_cast<std::size_t>(values));
+    for (float& number : numbers) number = random.normal();
+    f.pack(numbers.data(), values, bytes.data());
+    return;
+  }
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.bits() >> 56);
+  std::vector<std::size_t> halves = {0};
+  if (format == Format::q6_k) halves = {208};
+  if (format == Format::q4_1 || format == Format::q5_1 || format == Format::q4_k ||
+      format == Format::q5_k)
+    halves.push_back(2);
+  const auto size = static_cast<std::size_t>(f.bytes);
+  for (std::size_t block = 0; block < bytes.size() / size; ++block) {
+    for (std::size_t half : halves) {
+      const float magnitude = random.uniform(0.25f, 1) * (half == 2 && f.block == 32 ? 8.0f : 1.0f);
+      const std::uint16_t bits = f32_to_f16(random.below(2) ? magnitude : -magnitude);
+      std::memcpy(bytes.data() + block * size + half, &bits, 2);
+    }
+  }
+}
+
+// Positions that the kernel may read hold numbers; the others are left as NaN.
+void fill_cache(Bytes& bytes, Random& random, const KernelCase& c) {
+  const auto width = static_cast<std::int64_t>(c.key.kv_heads) * c.key.head_dim;
+  const int first = c.key.window > 0 ? std::max(0, c.position - c.key.window + 1) : 0;
+  std::vector<float> numbers(static_cast<std::size_t>(width));
+  for (std::int64_t p = first; p <= c.position; ++p) {
+    for (float& number : numbers) number = random.normal();
+    row(c.key.format)
+        .pack(numbers.data(), width, bytes.data() + p * row_bytes(c.key.format, width));
+  }
+}
+
+// Frequencies of RoPE in revolutions per position, each as a high and a low float.
+void fill_frequencies(Bytes& bytes, Random& random, int rotary) {
+  const double base = random.below(2) ? 10000 : 500000;
+  for (int pair = 0; pair < rotary / 2; ++pair) {
+    const double frequency = std::pow(base, -2.0 * pair / rotary) / (2 * std::numbers::pi);
+    const auto high = static_cast<float>(frequency);
+    store(bytes, 2 * static_cast<std::size_t>(pair), high);
+    store(bytes, 2 * static_cast<std::size_t>(pair) + 1, static_cast<float>(frequency - high));
+  }
+}
+
+// What attention leaves: per head and split head_dim values, the maximum, the sum of weights; some
+// splits empty, but never all of a head.
+void fill_attention_partial(Bytes& bytes, Random& random, const KernelKey& key) {
+  const auto stride = static_cast<std::size_t>(key.head_dim + 2);
+  for (int head = 0; head < key.heads; ++head) {
+    for (int split = 0; split < key.splits; ++split) {
+      const auto at = static_cast<std::size_t>(head * key.splits + split) * stride;
+      const bool empty = split > 0 && random.below(4) == 0;
+      const float total = empty ? 0 : random.uniform(1, 40);
+      for (std::size_t e = 0; e < stride - 2; ++e) store(bytes, at + e, total * random.normal());
+      store(bytes, at + stride - 2, empty ? -3.0e38f : 4 * random.normal());
+      store(bytes, at + stride - 1, total);
+    }
+  }
+}
+
+// What argmax leaves: a value and an index per split, rising; none where the value is -inf.
+void fill_argmax_partial(Bytes& bytes, Random& random, const KernelCase& c) {
+  std::int32_t index = 0;
+  for (int split = 0; split < c.key.splits; ++split) {
+    const float value = draw(random, c.values);
+    const bool none = std::isnan(value);
+    index += 1 + random.below(100);
+    store(bytes, 2 * static_cast<std::size_t>(split), none ? -kInfinity : value);
+    store(bytes, 2 * static_cast<std::size_t>(split) + 1, none ? 0x7fffffff : index);
+  }
+}
+
+void fill_input(Bytes& bytes, Random& random, const KernelCase& c, const Param& param) {
+  const std::string_view name = param.name;
+  if (param.element == Element::blocks) return fill_blocks(bytes, random, c.key.format);
+  if (param.element == Element::kv) return fill_cache(bytes, random, c);
+  if (name == "position") return store(bytes, 0, c.position);
+  if (name == "token") return store(bytes, 0, c.token);
+  if (name == "frequencies") return fill_frequencies(bytes, random, c.key.rotary);
+  if (c.key.type == KernelType::attention_merge)
+    return fill_attention_partial(bytes, random, c.key);
+  if (c.key.type == KernelType::argmax_merge) return fill_argmax_partial(bytes, random, c);
+  if (c.key.type == KernelType::attention) {
+    const float root = std::sqrt(static_cast<float>(c.key.head_dim));
+    const float scores = c.values == Values::large ? 15.0f : 1.0f;
+    return fill(bytes, random, Values::random, scores / (root * c.key.scale));
+  }
+  fill(bytes, random, c.values);
+}
+
+}  // namespace
+
+std::size_t argument_bytes(const KernelCase& kernel_case, const Param& param) {
+  const std::int64_t positions = param.per_position ? kernel_case.capacity : 1;
+  return static_cast<std::size_t>(param.bytes * positions);
+}
+
+std::vector<Bytes> make_arguments(const KernelCase& kernel_case, std::uint64_t seed) {
+  Random random(seed);
+  std::vector<Bytes> out;
+  for (const Param& param : row(kernel_case.key.type).params(kernel_case.key)) {
+    Bytes& bytes = out.emplace_back(argument_bytes(kernel_case, param));
+    poison(bytes);
+    if (param.access != Access::write) fill_input(bytes, random, kernel_case, param);
+  }
+  return out;
+}
+
+int draws(const KernelCase& kernel_case) {
+  if (row(kernel_case.key.type).bound == 0) return 1;
+  constexpr std::size_t kEnough = 32;
+  std::size_t values = 0;
+  for (const Param& param : row(kernel_case.key.type).params(kernel_case.key))
+    if (param.access != Access::read) values += argument_bytes(kernel_case, param) / 4;
+  if (kernel_case.key.type == KernelType::attention)  // its maxima are compared on their own
+    values = static_cast<std::size_t>(kernel_case.key.heads);
+  return static_cast<int>((kEnough + values - 1) / values);
+}
+
+}  // namespace lathe::testing

@@ -1,0 +1,91 @@
+// Owns the proof of every kernel on the CPU: the device code, run by the emulator on arguments
+// between guard pages, against the double-precision oracle.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/codegen/kernel_cases.h"
+#include "tests/emulation/emulator.h"
+#include "tests/support/guarded_buffer.h"
+#include "tests/support/random.h"
+
+namespace lathe::testing {
+namespace {
+
+// The guarded copies of one launch's arguments.
+std::vector<GuardedBuffer> guard(const KernelCase& c, const std::vector<Bytes>& arguments,
+                                 Placement placement) {
+  const std::vector<Param> params = row(c.key.type).params(c.key);
+  std::vector<GuardedBuffer> out;
+  out.reserve(params.size());
+  for (std::size_t i = 0; i < params.size(); ++i)
+    out.emplace_back(arguments[i], static_cast<std::size_t>(params[i].alignment), placement);
+  return out;
+}
+
+// Runs the kernel once. Returns the arguments after it, or fails the test.
+std::vector<Bytes> emulated(const KernelCase& c, const std::vector<Bytes>& before,
+                            Placement placement, std::uint64_t seed) {
+  const std::vector<Param> params = row(c.key.type).params(c.key);
+  std::vector<GuardedBuffer> buffers = guard(c, before, placement);
+  std::vector<void*> pointers;
+  for (const GuardedBuffer& buffer : buffers) pointers.push_back(buffer.data());
+  const std::size_t output = params.size() - 1;
+  if (c.alias >= 0) {
+    const auto input = static_cast<std::size_t>(c.alias);
+    std::copy(before[input].begin(), before[input].end(), buffers[output].data());
+    pointers[input] = buffers[output].data();
+  }
+  const Result<void> ran = emulation::emulate(c.key, pointers, seed);
+  EXPECT_TRUE(ran) << ran.error().text();
+  std::vector<Bytes> after;
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    after.emplace_back(buffers[i].contents().begin(), buffers[i].contents().end());
+    EXPECT_TRUE(buffers[i].marks_intact()) << "memory beside " << params[i].name << " changed";
+    if (params[i].access == Access::read) {
+      EXPECT_TRUE(after[i] == before[i]) << params[i].name << " changed";
+    }
+  }
+  return after;
+}
+
+// Returns the relative error.
+double run_case(const KernelCase& c, std::uint64_t seed) {
+  Random random(seed);
+  Comparison comparison(c);
+  for (int draw = 0; draw < draws(c); ++draw) {
+    const std::vector<Bytes> arguments = make_arguments(c, random.bits());
+    std::vector<Bytes> expected = arguments;
+    run_oracle(c, expected);
+    const std::vector<Bytes> first = emulated(c, arguments, Placement::end, random.bits());
+    const std::vector<Bytes> second = emulated(c, arguments, Placement::start, random.bits());
+    EXPECT_TRUE(first == second) << "the result depends on the order of the threads";
+    comparison.add(expected, first);
+  }
+  EXPECT_EQ(comparison.problem(), "");
+  return comparison.worst_error();
+}
+
+class EmulationTest : public ::testing::TestWithParam<Family> {};
+
+TEST_P(EmulationTest, MatchesTheOracle) {
+  const std::uint64_t seed = fresh_seed();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  const std::vector<KernelCase> cases = kernel_cases(GetParam());
+  double worst = 0;
+  for (const KernelCase& c : cases) {
+    SCOPED_TRACE(c.text());
+    const Result<void> valid = check_key(c.key);
+    ASSERT_TRUE(valid) << valid.error().text();
+    worst = std::max(worst, run_case(c, seed));
+    if (HasFailure()) return;
+  }
+  RecordProperty("worst_error_over_bound", std::to_string(worst / row(GetParam().type).bound));
+  RecordProperty("cases", static_cast<int>(cases.size()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, EmulationTest, ::testing::ValuesIn(families()),
+                         [](const auto& info) { return info.param.name(); });
+
+}  // namespace
+}  // namespace lathe::testing

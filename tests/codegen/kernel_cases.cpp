@@ -1,0 +1,289 @@
+// Owns the shapes: for each kernel type, what models use and what is awkward.
+#include "tests/codegen/kernel_cases.h"
+
+#include <algorithm>
+#include <climits>
+
+namespace lathe::testing {
+namespace {
+
+using Cases = std::vector<KernelCase>;
+
+constexpr int kWarps[] = {1, 2, 4, 8, 16};
+
+// The i-th of a list, again and again: neighbouring cases differ in everything.
+template <typename T, std::size_t N>
+T turn(const T (&list)[N], int i) {
+  return list[static_cast<std::size_t>(i) % N];
+}
+
+KernelKey base(const Family& family) {
+  KernelKey key;
+  key.type = family.type;
+  key.format = family.format;
+  return key;
+}
+
+std::vector<int> row_lengths(Format format) {
+  if (row(format).block == 256) return {256, 512, 768, 1536, 2304, 4096, 8448, 11008, 14336, 18944};
+  if (row(format).block == 32)
+    return {32, 64, 256, 288, 576, 1536, 2880, 4096, 8192, 8448, 11008, 14336, 18944};
+  return {1,    7,    8,    33,   100,  257,  288,   576,   1000,
+          1536, 2880, 4096, 8449, 8448, 8196, 11008, 14336, 18944};
+}
+
+void gemv_cases(const Family& family, Cases& out) {
+  constexpr int kFew[] = {1, 2, 3, 4, 5, 9, 17, 33};
+  int i = 0;
+  const auto add = [&](int k, int n, int warps, int rows) {
+    KernelCase c{base(family)};
+    c.key.k = k;
+    c.key.n = n;
+    c.key.warps = warps;
+    c.key.rows = rows;
+    c.key.bias = i % 4 == 1 || i % 4 == 2;
+    c.key.residual = i % 4 >= 2;
+    if (c.key.residual && i % 3 == 0) c.alias = c.key.bias ? 3 : 2;
+    out.push_back(c);
+    ++i;
+  };
+  const std::vector<int> lengths = row_lengths(family.format);
+  for (int k : lengths)
+    for (int repeat = 0; repeat < 3; ++repeat)
+      add(k, std::min(turn(kFew, i), k > 8000 ? 5 : 33), turn(kWarps, i), 1 + i * 3 % 8);
+  const int small = family.format <= Format::bf16 ? 257 : 256;
+  for (int warps : kWarps)
+    for (int rows = 1; rows <= 8; ++rows) add(small, 17, warps, rows);
+  add(lengths.size() > 10 ? 288 : 256, 1000, 4, 1);
+  add(small, 1000, 8, 4);
+}
+
+void embed_cases(const Family& family, Cases& out) {
+  int i = 0;
+  for (int k : row_lengths(family.format)) {
+    for (int n : {1, 5, 1000}) {
+      if (n == 1000 && k > 600) continue;
+      for (std::int32_t token : {0, n - 1, n / 2, -1, n, INT_MIN, INT_MAX}) {
+        KernelCase c{base(family)};
+        c.key.k = k;
+        c.key.n = n;
+        c.key.warps = turn(kWarps, i);
+        c.key.scale = turn({1.0f, 0.125f, 25.298221f}, i++);
+        c.token = token;
+        out.push_back(c);
+      }
+    }
+  }
+}
+
+void rms_norm_cases(const Family& family, Cases& out) {
+  int i = 0;
+  for (int k : {1, 2, 7, 33, 64, 100, 128, 257, 288, 576, 896, 1024, 1536, 2880, 4096, 8192}) {
+    for (int warps : {1, 2, 3, 4, 8, 16, 32}) {
+      KernelCase c{base(family)};
+      c.key.k = k;
+      c.key.n = k > 1000 ? 1 + i % 3 : turn({1, 2, 9, 32}, i);
+      c.key.warps = warps;
+      c.key.epsilon = turn({1e-5f, 1e-6f, 0.0f}, i);
+      c.key.residual = i % 2 == 1;
+      if (i % 5 == 1) c.alias = 2;
+      if (i % 5 == 2) c.alias = 0;
+      out.push_back(c);
+      ++i;
+    }
+  }
+}
+
+void rope_cases(const Family& family, Cases& out) {
+  int i = 0;
+  for (int position : {0, 1, 31, 4095, 32767, 131071}) {
+    for (int head_dim : {2, 64, 80, 96, 128, 256}) {
+      for (int part : {1, 2, head_dim}) {  // all of a head, half of it, one pair
+        for (Pairing pairing : {Pairing::adjacent, Pairing::halves}) {
+          KernelCase c{base(family)};
+          c.key.heads = turn({1, 2, 3, 9, 32}, i);
+          c.key.head_dim = head_dim;
+          c.key.rotary = std::max(2, head_dim / part / 2 * 2);
+          c.key.pairing = pairing;
+          c.key.warps = turn(kWarps, i++);
+          c.position = position;
+          out.push_back(c);
+        }
+      }
+    }
+  }
+}
+
+void kv_append_cases(const Family& family, Cases& out) {
+  int i = 0;
+  for (int position : {0, 1, 31, 4095, 32767, 131071}) {
+    for (int head_dim : {1, 2, 48, 64, 80, 96, 112, 128, 192, 256}) {
+      if (position > 1000 && head_dim > 2 && head_dim != 80) continue;
+      KernelCase c{base(family)};
+      c.key.kv_heads = position > 1000 ? 1 : turn({1, 2, 3, 8}, i);
+      c.key.head_dim = head_dim;
+      c.key.warps = turn(kWarps, i);
+      c.position = position;
+      c.capacity = position + 1 + i % 2;
+      if (i % 2) c.values = Values::large;
+      out.push_back(c);
+      ++i;
+    }
+  }
+}
+
+void attention_cases(const Family& family, Cases& out) {
+  int i = 0;
+  const auto add = [&](int head_dim, int group, int length, int window) {
+    KernelCase c{base(family)};
+    c.key.kv_heads = length > 500 ? 1 : 1 + i % 3;
+    c.key.heads = c.key.kv_heads * group;
+    c.key.head_dim = head_dim;
+    c.key.window = window;
+    c.key.splits = turn({1, 2, 7, 16}, i / 2);
+    c.key.warps = turn(kWarps, i);
+    c.key.scale = 1.0f / static_cast<float>(1 + head_dim / 16);
+    c.position = length - 1;
+    c.capacity = length + i % 4;
+    if (i % 5 == 4) c.values = Values::large;
+    out.push_back(c);
+    ++i;
+  };
+  constexpr int kLengths[] = {1, 33, 70, 2, 128, 31, 64, 200, 127, 300, 65};
+  constexpr int kWindows[] = {0, 0, 1, 32, 0, 33, 100};
+  for (int head_dim : {2, 32, 48, 64, 80, 96, 112, 128, 192, 256, 18})
+    for (int group : {1, 2, 3, 4, 7, 8, 9, 16})
+      add(head_dim, group, turn(kLengths, i), turn(kWindows, i));
+  for (int length = 1; length <= 70; ++length) add(64, 1 + length % 3, length, 0);
+  for (int window : {1, 2, 31, 32, 33, 64, 100, 4096}) add(64, 2, 150, window);
+  for (int length : {127, 128, 1000, 5000}) add(64, 3, length, 0);
+  add(128, 4, 1000, 512);
+  add(256, 8, 1000, 0);
+}
+
+void attention_merge_cases(const Family& family, Cases& out) {
+  int i = 0;
+  for (int splits : {1, 2, 3, 7, 16, 64, 1024}) {
+    for (int head_dim : {1, 2, 64, 80, 128, 256}) {
+      KernelCase c{base(family)};
+      c.key.heads = splits > 100 ? 2 : turn({1, 3, 8, 32}, i);
+      c.key.head_dim = head_dim;
+      c.key.splits = splits;
+      c.key.warps = turn(kWarps, i++);
+      out.push_back(c);
+    }
+  }
+}
+
+void glu_cases(const Family& family, Cases& out) {
+  int i = 0;
+  for (int n : {1, 31, 32, 33, 1000, 8960, 18944}) {
+    for (Activation activation : {Activation::silu, Activation::gelu_tanh}) {
+      for (Values values : {Values::random, Values::large}) {
+        KernelCase c{base(family)};
+        c.key.n = n;
+        c.key.activation = activation;
+        c.key.warps = turn(kWarps, i);
+        c.values = values;
+        c.alias = i % 3 - 1;
+        out.push_back(c);
+        ++i;
+      }
+    }
+  }
+}
+
+void argmax_cases(const Family& family, Cases& out) {
+  int i = 0;
+  for (int n : {1, 2, 3, 31, 32, 33, 1000, 4097, 49152, 262145}) {
+    for (Values values :
+         {Values::random, Values::ties, Values::nan, Values::negative_infinity, Values::all_nan}) {
+      KernelCase c{base(family)};
+      c.key.n = n;
+      c.key.splits = std::min(n, turn({1, 2, 7, 16, 64, 256, 1024}, i));
+      c.key.warps = turn({1, 2, 4, 8, 16, 32}, i++);
+      c.values = values;
+      out.push_back(c);
+    }
+  }
+}
+
+void argmax_merge_cases(const Family& family, Cases& out) {
+  for (int splits : {1, 2, 7, 16, 31, 32, 33, 64, 1000, 1024}) {
+    for (Values values :
+         {Values::random, Values::ties, Values::nan, Values::negative_infinity, Values::all_nan}) {
+      KernelCase c{base(family)};
+      c.key.splits = splits;
+      c.key.warps = 1;
+      c.values = values;
+      out.push_back(c);
+    }
+  }
+}
+
+using AddCases = void (*)(const Family&, Cases&);
+
+// In the order of KernelType.
+constexpr AddCases kAddCases[] = {
+    embed_cases,     rms_norm_cases,        gemv_cases, rope_cases,   kv_append_cases,
+    attention_cases, attention_merge_cases, glu_cases,  argmax_cases, argmax_merge_cases,
+};
+
+}  // namespace
+
+std::string Family::name() const {
+  return std::string(row(type).name) + "_" + row(format).name;
+}
+
+std::string KernelCase::text() const {
+  std::string out = key.text();
+  if (position > 0 || capacity > 1) out += " at " + std::to_string(position);
+  if (key.type == KernelType::embed) out += " token " + std::to_string(token);
+  if (values != Values::random) out += " values " + std::to_string(static_cast<int>(values));
+  if (alias >= 0) out += " in place of parameter " + std::to_string(alias);
+  return out;
+}
+
+std::vector<KernelCase> kernel_cases(const Family& family) {
+  std::vector<KernelCase> out;
+  kAddCases[static_cast<std::size_t>(family.type)](family, out);
+  return out;
+}
+
+std::vector<Family> families() {
+  std::vector<Family> out;
+  for (const KernelRow& kernel : kernel_table()) {
+    for (const FormatRow& format : formats()) {
+      const Family family{kernel.type, format.format};
+      // A type that does not look at the format has one family, that of f32.
+      const std::vector<KernelCase> cases = kernel_cases(family);
+      const KernelKey key = cases.front().key;
+      if (!check_key(key)) continue;
+      KernelKey plain = key;
+      plain.format = Format::f32;
+      const bool depends = kernel.call(key).function != kernel.call(plain).function;
+      if (format.format == Format::f32 || depends) out.push_back(family);
+    }
+  }
+  return out;
+}
+
+std::vector<KernelKey> representative_keys(const Family& family) {
+  KernelKey key = kernel_cases(family).back().key;
+  if (family.type != KernelType::gemv) return {key};
+  key.k = 4096;
+  key.n = 4096;
+  key.rows = 1;
+  key.warps = 4;
+  key.bias = false;
+  key.residual = true;
+  KernelKey wide = key;
+  wide.k = 14336;
+  wide.rows = 4;
+  wide.warps = 8;
+  wide.residual = false;
+  wide.bias = true;
+  return {key, wide};
+}
+
+}  // namespace lathe::testing
