@@ -22,7 +22,7 @@ class ImageBuilder {
     image_.bytes.insert(image_.bytes.end(), data, data + text.size());
   }
 
-  void bytes(const std::vector<std::byte>& bytes) {
+  void bytes(std::span<const std::byte> bytes) {
     image_.bytes.insert(image_.bytes.end(), bytes.begin(), bytes.end());
   }
 
@@ -53,9 +53,10 @@ void GgufImage::set(std::string_view name, std::uint64_t value) {
 }
 
 std::vector<std::byte> GgufWriter::raw_string(std::string_view text) {
-  std::vector<std::byte> bytes = raw(static_cast<std::uint64_t>(text.size()));
-  const auto* data = reinterpret_cast<const std::byte*>(text.data());
-  bytes.insert(bytes.end(), data, data + text.size());
+  const std::uint64_t length = text.size();
+  std::vector<std::byte> bytes(sizeof length + text.size());
+  std::memcpy(bytes.data(), &length, sizeof length);
+  std::copy(text.begin(), text.end(), reinterpret_cast<char*>(bytes.data()) + sizeof length);
   return bytes;
 }
 
@@ -77,12 +78,12 @@ GgufImage GgufWriter::image() const {
       std::memcpy(&count, value.body.data() + sizeof element, sizeof count);
       out.number(which + " element type", element);
       out.number(which + " element count", count);
-      out.bytes({value.body.begin() + 12, value.body.end()});
+      out.bytes(std::span(value.body).subspan(12));
     } else if (value.type == GgufType::string && value.body.size() >= 8) {
       std::uint64_t length = 0;
       std::memcpy(&length, value.body.data(), sizeof length);
       out.number(which + " string length", length);
-      out.bytes({value.body.begin() + 8, value.body.end()});
+      out.bytes(std::span(value.body).subspan(8));
     } else {
       out.bytes(value.body);
     }

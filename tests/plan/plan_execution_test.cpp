@@ -1,0 +1,138 @@
+// Owns the proof that a plan computes its model: every family through the kernels' oracles against
+// the straight-line reference.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lathe/plan/plan.h"
+#include "tests/plan/plan_interpreter.h"
+#include "tests/plan/reference_model.h"
+#include "tests/plan/tiny_models.h"
+
+namespace lathe {
+namespace {
+
+using testing::PlanInterpreter;
+using testing::ReferenceModel;
+using testing::TinyModel;
+
+// The plan rounds to f32 after every step, the reference never: some 1e-6 per token.
+constexpr double kBoundF32 = 1e-4;
+// K and V rounded to 11 bits.
+constexpr double kBoundF16 = 5e-3;
+constexpr int kTokens = 12;
+
+double relative_error(std::span<const float> got, const std::vector<double>& wanted) {
+  double difference = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    difference += (got[i] - wanted[i]) * (got[i] - wanted[i]);
+    norm += wanted[i] * wanted[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+void expect_same_logits(const TinyModel& model, const PlanOptions& options, double bound) {
+  SCOPED_TRACE(model.architecture + " in " + row(model.weights).name);
+  const auto image = testing::tiny_model(model);
+  const auto file = GgufFile::from_bytes(image.bytes, "tiny.gguf");
+  ASSERT_TRUE(file) << file.error().text();
+  const auto plan = build_plan(**file, options);
+  ASSERT_TRUE(plan) << plan.error().text();
+  ReferenceModel reference(model, **file);
+  PlanInterpreter interpreter(*plan, **file);
+  for (int i = 0; i < kTokens; ++i) {
+    const std::int32_t token = (i * 37 + 11) % model.vocab;
+    const std::vector<double> wanted = reference.step(token);
+    const std::span<const float> got = interpreter.step(token);
+    const double error = relative_error(got, wanted);
+    // Written so that NaN fails too.
+    ASSERT_TRUE(error < bound) << "position " << i << ": relative error " << error;
+    EXPECT_EQ(interpreter.sampled(), std::max_element(got.begin(), got.end()) - got.begin());
+  }
+}
+
+std::vector<TinyModel> all_families() {
+  return {testing::tiny_llama(), testing::tiny_qwen2(), testing::tiny_qwen3(),
+          testing::tiny_gemma3()};
+}
+
+PlanOptions f32_cache() {
+  PlanOptions options;
+  options.kv = Format::f32;
+  return options;
+}
+
+TEST(PlanExecution, EveryFamilyMatchesTheReference) {
+  for (const TinyModel& model : all_families()) expect_same_logits(model, f32_cache(), kBoundF32);
+}
+
+TEST(PlanExecution, EveryFamilyMatchesWithAnF16Cache) {
+  for (const TinyModel& model : all_families()) expect_same_logits(model, {}, kBoundF16);
+}
+
+TEST(PlanExecution, EveryFormatMatchesTheReference) {
+  for (const FormatRow& format : formats()) {
+    for (TinyModel model : all_families()) {
+      model.weights = format.format;
+      if (format.block > 32) {
+        model.hidden = 256;
+        model.ffn = 256;
+        model.heads = 256 / model.head_dim;
+        model.layers = model.is_gemma() ? 6 : 1;
+      } else {
+        model.heads = 64 / model.head_dim;
+        model.layers = model.is_gemma() ? 6 : 1;
+      }
+      model.kv_heads = model.heads / 2;
+      expect_same_logits(model, f32_cache(), kBoundF32);
+    }
+  }
+}
+
+TEST(PlanExecution, FormatsMayDifferFromTensorToTensor) {
+  TinyModel model = testing::tiny_llama();
+  model.hidden = 256;
+  model.ffn = 512;
+  model.heads = 16;
+  model.weights = Format::q4_k;
+  model.exceptions = {{"blk.0.attn_v.weight", Format::q6_k},
+                      {"blk.1.ffn_down.weight", Format::q5_k},
+                      {"blk.1.attn_k.weight", Format::q8_0},
+                      {"token_embd.weight", Format::bf16},
+                      {"output.weight", Format::q6_k}};
+  expect_same_logits(model, f32_cache(), kBoundF32);
+}
+
+TEST(PlanExecution, AnyNumberOfAttentionSplitsMatches) {
+  for (const int splits : {1, 2, 3, 7, 64}) {
+    PlanOptions options = f32_cache();
+    options.attention_splits = splits;
+    for (const TinyModel& model : all_families()) expect_same_logits(model, options, kBoundF32);
+  }
+}
+
+TEST(PlanExecution, PartialRotationScalingAndWindowMatch) {
+  TinyModel partial = testing::tiny_llama();
+  partial.rotary = 8;
+  expect_same_logits(partial, f32_cache(), kBoundF32);
+  TinyModel scaled = testing::tiny_qwen3();
+  scaled.linear_factor = 4;
+  expect_same_logits(scaled, f32_cache(), kBoundF32);
+  TinyModel windowed = testing::tiny_llama();
+  windowed.window = 4;
+  expect_same_logits(windowed, f32_cache(), kBoundF32);
+  TinyModel no_window = testing::tiny_gemma3();
+  no_window.window = 0;
+  expect_same_logits(no_window, f32_cache(), kBoundF32);
+}
+
+TEST(PlanExecution, TheContextMayBeFilledToTheLastPosition) {
+  PlanOptions options = f32_cache();
+  options.context = kTokens;
+  for (const TinyModel& model : all_families()) expect_same_logits(model, options, kBoundF32);
+}
+
+}  // namespace
+}  // namespace lathe
