@@ -45,9 +45,11 @@ Result<std::string> cuda_source(const KernelKey& key) {
     parameters += (parameters.empty() ? "" : ", ") + parameter_text(param);
   for (const OpArgument& argument : call.arguments)
     arguments += (arguments.empty() ? "" : ", ") + argument_text(argument, params);
+  // Without the 1 (blocks per multiprocessor, at least) ptxas aims at an occupancy of its own and
+  // spills to reach it.
   return fmt::format(
       "#include \"{}\"\n\n"
-      "extern \"C\" __global__ void __launch_bounds__({})\n{}({}) {{\n"
+      "extern \"C\" __global__ void __launch_bounds__({}, 1)\n{}({}) {{\n"
       "  lathe::dev::{}({});\n}}\n",
       call.header, kernel.geometry(key).threads, key.symbol(), parameters, call.function,
       arguments);

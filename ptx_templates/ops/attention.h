@@ -40,7 +40,7 @@ LATHE_DEVICE void attention_range(int position, int window, int splits, int spli
 
 template <class Kv>
 LATHE_DEVICE void score_tile(const u8* k_cache, const f32* query, f32* score, i64 at, int head_dim,
-                             int block_heads) {
+                             int heads) {
   LATHE_UNROLL(8)
   for (int h = 0; h < kAttentionMaxHeads; ++h) score[h] = 0;
   if (head_dim % 8 == 0) {
@@ -50,7 +50,7 @@ LATHE_DEVICE void score_tile(const u8* k_cache, const f32* query, f32* score, i6
       Kv::load8(k_cache, at + e, key);
       LATHE_UNROLL(8)
       for (int h = 0; h < kAttentionMaxHeads; ++h) {
-        if (h >= block_heads) break;
+        if (h >= heads) break;
         f32 s = score[h];
         LATHE_UNROLL(8)
         for (int j = 0; j < 8; ++j) s = fma(query[h * head_dim + e + j], key[j], s);
@@ -64,7 +64,7 @@ LATHE_DEVICE void score_tile(const u8* k_cache, const f32* query, f32* score, i6
       Kv::load2(k_cache, at + e, key);
       LATHE_UNROLL(8)
       for (int h = 0; h < kAttentionMaxHeads; ++h) {
-        if (h >= block_heads) break;
+        if (h >= heads) break;
         score[h] = fma(query[h * head_dim + e], key[0], score[h]);
         score[h] = fma(query[h * head_dim + e + 1], key[1], score[h]);
       }
@@ -81,14 +81,17 @@ LATHE_DEVICE void attention(const f32* q, const u8* k_cache, const u8* v_cache,
   const int blocks_per_kv = ceil_div(group, per_block);
   const int kv_head = block_x() / blocks_per_kv;
   const int first_head = kv_head * group + block_x() % blocks_per_kv * per_block;
-  const int block_heads = min_int(per_block, (kv_head + 1) * group - first_head);
+  const int block_heads =
+      group % per_block ? min_int(per_block, (kv_head + 1) * group - first_head) : per_block;
   const int threads = warps * kWarp;
 
   f32* query = reinterpret_cast<f32*>(shared_memory());
   LATHE_UNROLL(2)
   for (int step = 0; step < ceil_div(per_block * head_dim, threads); ++step) {
     const int i = step * threads + thread_index();
-    if (i < block_heads * head_dim) query[i] = q[first_head * head_dim + i] * scale;
+    if (i >= per_block * head_dim) break;
+    // A last block with fewer heads computes the missing ones on zeros and drops them.
+    query[i] = i < block_heads * head_dim ? q[first_head * head_dim + i] * scale : 0.0f;
   }
   block_barrier();
 
@@ -111,7 +114,7 @@ LATHE_DEVICE void attention(const f32* q, const u8* k_cache, const u8* v_cache,
     f32 score[kAttentionMaxHeads];
     score_tile<Kv>(k_cache, query, score,
                    (static_cast<i64>(safe) * kv_heads + kv_head) * head_dim, head_dim,
-                   block_heads);
+                   per_block);
     LATHE_UNROLL(8)
     for (int h = 0; h < kAttentionMaxHeads; ++h) {
       if (h >= per_block) break;

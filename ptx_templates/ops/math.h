@@ -7,9 +7,9 @@
 namespace lathe::dev {
 
 // e^x to about 1 ulp. Below -87 it returns e^-87 (1.6e-38): softmax weights need no zero.
-LATHE_DEVICE f32 exponential(f32 x) {
-  if (x != x) return x;
-  x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+LATHE_DEVICE f32 exponential(f32 argument) {
+  f32 x = argument > -87.0f ? argument : -87.0f;  // NaN too, until the end
+  x = x < 88.0f ? x : 88.0f;
   // x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 in two parts so that r keeps its low bits.
   const f32 n = round_even(x * 1.44269504f);
   f32 r = fma(n, -0.693145752f, x);
@@ -25,7 +25,7 @@ LATHE_DEVICE f32 exponential(f32 x) {
   const int half = static_cast<int>(n) / 2;
   const f32 first = as_f32(static_cast<u32>(half + 127) << 23);
   const f32 second = as_f32(static_cast<u32>(static_cast<int>(n) - half + 127) << 23);
-  return p * first * second;
+  return argument != argument ? argument : p * first * second;
 }
 
 LATHE_DEVICE f32 sigmoid(f32 x) { return divide(1.0f, 1.0f + exponential(-x)); }
