@@ -1,0 +1,118 @@
+// Owns the parsing and the messages that are the same in all programs.
+#include "examples/command_line.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+namespace lathe::command_line {
+
+namespace {
+
+// A log of many lines is set off from its name, so that it reads as it was written.
+std::string detail_text(const Detail& detail) {
+  const std::size_t end = detail.value.find_last_not_of(" \n");
+  const std::string value = detail.value.substr(0, end == std::string::npos ? 0 : end + 1);
+  if (value.find('\n') == std::string::npos) return fmt::format("  {}: {}\n", detail.name, value);
+  std::string text = fmt::format("  {}:\n    ", detail.name);
+  for (char c : value) text += c == '\n' ? std::string("\n    ") : std::string(1, c);
+  return text + "\n";
+}
+
+// Help that shows what an option takes and leaves limits and exclusions to the error that names
+// them.
+class Help : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string type = option->get_type_name();
+    std::string text = option->get_type_size() == 0 ? "" : " " + type.substr(0, type.find(':'));
+    if (option->get_required()) text += " (required)";
+    return text;
+  }
+};
+
+// The place the build found, unless the program was copied to a machine without it.
+std::string default_nvrtc() {
+  std::error_code ignored;
+  const std::string path = LATHE_NVRTC_DEFAULT;
+  return std::filesystem::exists(path, ignored) ? path : "";
+}
+
+}  // namespace
+
+std::string version(std::string_view program) {
+  return fmt::format("{} {} (generator {})", program, LATHE_PROGRAM_VERSION,
+                     codegen_fingerprint().substr(0, 12));
+}
+
+void print_error(std::string_view program, const Error& error) {
+  std::string text = fmt::format("{}: {}\n", program, error.message);
+  for (const Detail& detail : error.details) text += detail_text(detail);
+  std::fputs(text.c_str(), stderr);
+}
+
+void print_usage_error(std::string_view program, std::string_view message) {
+  fmt::print(stderr, "{}: {}\nTry '{} --help'.\n", program, message, program);
+}
+
+std::optional<int> parse(CLI::App& app, int argc, const char* const* argv) {
+  const auto help = std::make_shared<Help>();
+  help->column_width(26);
+  app.formatter(help);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
+    print_usage_error(app.get_name(), error.what());
+    return kUsage;
+  }
+  return std::nullopt;
+}
+
+void add_route_option(CLI::App& app, std::vector<Route>& routes) {
+  std::string order;
+  for (Route route : default_routes())
+    order += fmt::format("{}{}", order.empty() ? "" : ",", route_name(route));
+  app.add_option_function<std::vector<std::string>>(
+         "--route",
+         [&routes](const std::vector<std::string>& names) {
+           for (const std::string& name : names)
+             routes.push_back(value_or_usage_error("--route", route_by_name(name)));
+         },
+         "Ways to PTX in order of preference: nvrtc, llvm, text (default " + order + ")")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("ROUTE,...");
+}
+
+void add_compiler_options(CLI::App& app, CompilerPaths& paths) {
+  paths.nvrtc = default_nvrtc();
+  app.add_option("--nvrtc", paths.nvrtc,
+                 "NVRTC (default: LATHE_NVRTC, what the build found, libnvrtc.so.13 or .12)")
+      ->envname("LATHE_NVRTC")
+      ->type_name("FILE");
+  app.add_option("--llvm", paths.llvm,
+                 "LLVM plugin (default: LATHE_LLVM, liblathe_llvm.so beside this program)")
+      ->envname("LATHE_LLVM")
+      ->type_name("FILE");
+}
+
+void add_plan_options(CLI::App& app, PlanOptions& options) {
+  app.add_option("--context", options.context,
+                 "Positions of the KV cache (default: the model's, at most 4096)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  app.add_option_function<std::string>(
+         "--kv",
+         [&options](const std::string& name) {
+           options.kv = value_or_usage_error("--kv", format_by_name(name));
+           if (options.kv != Format::f16 && options.kv != Format::f32)
+             throw CLI::ValidationError("--kv", "the KV cache is f16 or f32, not " + name);
+         },
+         "Format of the KV cache: f16 or f32 (default f16)")
+      ->type_name("FORMAT");
+}
+
+}  // namespace lathe::command_line

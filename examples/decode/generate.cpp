@@ -1,0 +1,170 @@
+// Owns the order of steps, choices and records, and which of them the clock counts.
+#include "examples/decode/generate.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+
+namespace lathe::decode {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds(Clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+class Generator {
+ public:
+  Generator(Session& session, const GenerateOptions& options, LogitsRecord& record)
+      : session_(session),
+        options_(options),
+        record_(record),
+        weight_bytes_(session.plan().counts().weight_bytes_read) {}
+
+  Result<Generation> run() {
+    LATHE_TRY(make_sampler());
+    LATHE_TRY(feed_prompt());
+    if (out_.prompt_fed == static_cast<int>(options_.prompt.size())) LATHE_TRY(continue_prompt());
+    return std::move(out_);
+  }
+
+ private:
+  Result<void> make_sampler() {
+    const text::SamplerOptions& rules = options_.sampler;
+    // The session finds the greatest logit itself, so that the logits stay where they are.
+    if (rules.temperature == 0 && rules.repeat_penalty == 1) return {};
+    std::string problem;
+    sampler_ = text::Sampler::create(rules, &problem);
+    if (!sampler_) return Error{Code::invalid_argument, problem, {}};
+    for (std::int32_t id : options_.prompt) sampler_->accept(id);
+    return {};
+  }
+
+  Result<void> feed_prompt() {
+    start_ = Clock::now();
+    for (std::int32_t id : options_.prompt) {
+      if (options_.interrupted()) {
+        out_.ending = Ending::interrupted;
+        break;
+      }
+      LATHE_TRY(session_.step(id));
+      ++out_.prompt_fed;
+      options_.progress("reading the prompt", out_.prompt_fed,
+                        static_cast<std::int64_t>(options_.prompt.size()));
+      if (record_.has_file()) LATHE_TRY(write_logits());
+    }
+    return {};
+  }
+
+  Result<void> continue_prompt() {
+    LATHE_ASSIGN(std::int32_t id, choose());
+    out_.prompt_seconds = take_seconds();
+    LATHE_TRY(hash_logits());
+    while (!ends(id)) {
+      LATHE_TRY(options_.on_token(id));
+      out_.ids.push_back(id);
+      if (ends_after_token()) break;
+      LATHE_TRY(session_.step(id));
+      LATHE_ASSIGN(id, choose());
+      out_.bytes_read += weight_bytes_ + session_.plan().kv_bytes_read(session_.length());
+      ++out_.steps;
+      if (record_.has_file()) LATHE_TRY(write_logits());
+      LATHE_TRY(hash_logits());
+    }
+    out_.step_seconds = take_seconds();
+    return {};
+  }
+
+  // Waits for the step before.
+  Result<std::int32_t> choose() {
+    std::int32_t id = -1;
+    if (sampler_) {
+      LATHE_ASSIGN(const std::span<const float> logits, session_.logits());
+      id = sampler_->sample(logits);
+      if (id >= 0) sampler_->accept(id);
+    } else {
+      LATHE_ASSIGN(id, session_.argmax());
+    }
+    if (id >= 0) return id;
+    return Error{Code::internal,
+                 fmt::format("no logit at position {} is a number", session_.length() - 1),
+                 {}};
+  }
+
+  bool ends(std::int32_t id) {
+    if (options_.is_stop(id)) return end(Ending::stop_token);
+    return options_.max_tokens == 0 && end(Ending::max_tokens);
+  }
+
+  bool ends_after_token() {
+    if (static_cast<int>(out_.ids.size()) == options_.max_tokens) return end(Ending::max_tokens);
+    if (options_.interrupted()) return end(Ending::interrupted);
+    return session_.length() == session_.plan().options.context && end(Ending::context_full);
+  }
+
+  bool end(Ending ending) {
+    out_.ending = ending;
+    return true;
+  }
+
+  Result<void> write_logits() {
+    LATHE_TRY(session_.argmax());  // the wait for the step is the step's time
+    const Clock::time_point begin = Clock::now();
+    LATHE_ASSIGN(const std::span<const float> logits, session_.logits());
+    LATHE_TRY(record_.write(logits));
+    uncounted_ += Clock::now() - begin;
+    return {};
+  }
+
+  Result<void> hash_logits() {
+    const Clock::time_point begin = Clock::now();
+    LATHE_ASSIGN(const std::span<const float> logits, session_.logits());
+    record_.hash(logits);
+    uncounted_ += Clock::now() - begin;
+    return {};
+  }
+
+  // Since the last call or the start, less what recording took.
+  double take_seconds() {
+    const Clock::time_point now = Clock::now();
+    const double taken = seconds(now - start_ - uncounted_);
+    start_ = now;
+    uncounted_ = {};
+    return taken;
+  }
+
+  Session& session_;
+  const GenerateOptions& options_;
+  LogitsRecord& record_;
+  const std::int64_t weight_bytes_;
+  std::unique_ptr<text::Sampler> sampler_;  // null: always the greatest logit
+  Clock::time_point start_;
+  Clock::duration uncounted_{};
+  Generation out_;
+};
+
+}  // namespace
+
+const char* ending_name(Ending ending) {
+  switch (ending) {
+    case Ending::stop_token:
+      return "stop token";
+    case Ending::max_tokens:
+      return "max tokens";
+    case Ending::context_full:
+      return "context full";
+    case Ending::interrupted:
+      return "interrupted";
+  }
+  return "unknown";
+}
+
+Result<Generation> generate(Session& session, const GenerateOptions& options,
+                            LogitsRecord& record) {
+  return Generator(session, options, record).run();
+}
+
+}  // namespace lathe::decode

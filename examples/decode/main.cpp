@@ -1,0 +1,129 @@
+// decode: a GGUF file and a prompt in, text out, and a line of figures.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+
+#include "examples/command_line.h"
+#include "examples/decode/generate.h"
+#include "examples/decode/open_session.h"
+#include "examples/decode/options.h"
+#include "examples/decode/output.h"
+#include "examples/decode/progress_line.h"
+#include "examples/decode/prompt.h"
+#include "examples/decode/summary.h"
+
+namespace lathe::decode {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kInterrupted = 130;  // what shells report for a program that Ctrl-C ended
+
+volatile std::sig_atomic_t interrupted = 0;
+
+// The first Ctrl-C ends the answer, the next one the program.
+void end_at_interrupt() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { interrupted = 1; };
+  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  ::sigaction(SIGINT, &action, nullptr);
+}
+
+Result<void> print(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return {};
+  return Error{Code::io, "cannot write to stdout", {}};
+}
+
+OutputForm output_form(const Options& options) {
+  if (options.json) return OutputForm::nothing;
+  return options.token_mode() ? OutputForm::ids : OutputForm::text;
+}
+
+Result<void> tell(const Summary& summary, const Options& options) {
+  if (options.json) LATHE_TRY(print(json(summary)));
+  if (!options.quiet) fmt::print(stderr, "{}\n", line(summary));
+  return {};
+}
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Generates, with the answer going to stdout as it comes.
+Result<Generation> answer(Session& session, const Prompt& prompt, const Options& options,
+                          ProgressLine& progress, Output& output, LogitsRecord& record) {
+  const GenerateOptions rules{
+      .prompt = prompt.ids,
+      .max_tokens = options.max_tokens,
+      .sampler = options.sampler,
+      .is_stop = [&](std::int32_t id) { return prompt.tokenizer && prompt.tokenizer->is_stop(id); },
+      .on_token =
+          [&](std::int32_t id) {
+            progress.clear();
+            return output.token(id);
+          },
+      .interrupted = [] { return interrupted != 0; },
+      .progress = [&](std::string_view what, std::int64_t done,
+                      std::int64_t total) { progress.show(what, done, total); }};
+  Result<Generation> generation = generate(session, rules, record);
+  progress.clear();
+  // What came before an error is worth a whole line too.
+  LATHE_TRY(output.finish());
+  return generation;
+}
+
+// The exit code.
+Result<int> run(const Options& options, Clock::time_point start) {
+  LATHE_ASSIGN(const std::shared_ptr<const GgufFile> file, GgufFile::open(options.model));
+  // What the file and the options get wrong is told before the search for a GPU begins.
+  LATHE_ASSIGN(const Plan plan, build_plan(*file, options.session.plan));
+  if (options.explain) {
+    LATHE_TRY(print(options.json ? plan.to_json() + "\n" : plan.to_text()));
+    return command_line::kSuccess;
+  }
+  LATHE_ASSIGN(const Prompt prompt, make_prompt(*file, options));
+  LATHE_TRY(check_prompt(prompt, plan));
+  LATHE_ASSIGN(LogitsRecord record, LogitsRecord::create(options.logits_file));
+  ProgressLine progress(!options.quiet);
+  LATHE_ASSIGN(OpenSession open, open_session(file, options, progress));
+
+  end_at_interrupt();
+  Summary summary;
+  summary.first_token_seconds = seconds_since(start);
+  Output output(output_form(options), prompt.tokenizer.get());
+  LATHE_ASSIGN(summary.generation,
+               answer(*open.session, prompt, options, progress, output, record));
+  LATHE_TRY(record.close());
+
+  const bool was_interrupted = summary.generation.ending == Ending::interrupted;
+  if (!was_interrupted) {
+    LATHE_ASSIGN(summary.read_rate, open.session->read_rate());
+  }
+  summary.model = options.model;
+  summary.prompt = prompt.ids;
+  summary.text = output.text();
+  summary.logits_hash = record.digest();
+  summary.open_seconds = open.seconds;
+  summary.first_token_seconds += summary.generation.prompt_seconds;
+  summary.report = open.session->report();
+  summary.notes = std::move(open.notes);
+  LATHE_TRY(tell(summary, options));
+  return was_interrupted ? kInterrupted : command_line::kSuccess;
+}
+
+}  // namespace
+
+}  // namespace lathe::decode
+
+int main(int argc, char** argv) {
+  const auto start = std::chrono::steady_clock::now();
+  lathe::decode::Options options;
+  if (const auto status = lathe::decode::parse_options(argc, argv, options)) return *status;
+  const lathe::Result<int> status = lathe::decode::run(options, start);
+  if (status) return *status;
+  lathe::command_line::print_error("decode", status.error());
+  return lathe::command_line::kFailure;
+}

@@ -1,0 +1,40 @@
+// Owns the command line of decode.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "examples/decode/text/sampler.h"
+#include "lathe/lathe.h"
+
+namespace lathe::decode {
+
+struct Options {
+  std::string model;
+
+  // What to feed: a prompt, or token ids as they are.
+  std::string prompt;  // "-" for stdin
+  std::string system;
+  bool raw = false;
+  std::vector<std::int32_t> tokens;  // empty: the prompt counts
+
+  int max_tokens = 256;  // -1: until the context is full
+  text::SamplerOptions sampler;
+
+  SessionOptions session;
+  bool may_fall_back = false;  // to the CPU, if no GPU can be used
+
+  std::string logits_file;
+  bool json = false;
+  bool quiet = false;
+  bool explain = false;
+
+  bool token_mode() const { return !tokens.empty(); }
+};
+
+// The exit code if there is nothing left to do.
+std::optional<int> parse_options(int argc, const char* const* argv, Options& options);
+
+}  // namespace lathe::decode

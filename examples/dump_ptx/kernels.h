@@ -1,0 +1,21 @@
+// Owns which kernels a command line means.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lathe/lathe.h"
+
+namespace lathe::dump_ptx {
+
+// From a key's text or from kernel and format, each followed by field=value.
+Result<KernelKey> kernel_from_words(std::span<const std::string> words);
+
+// Each kernel of the table in each format it takes, in the shape it has in an 8B llama.
+Result<std::vector<KernelKey>> sample_kernels();
+
+Result<std::vector<KernelKey>> kernels_of_model(const std::string& path,
+                                                const PlanOptions& options);
+
+}  // namespace lathe::dump_ptx

@@ -1,0 +1,13 @@
+// Owns what --list prints.
+#pragma once
+
+#include <string>
+
+#include "lathe/lathe.h"
+
+namespace lathe::dump_ptx {
+
+// Kernels, formats, fields, targets, and the routes with what stands in the way of each.
+std::string listing(const Compilers& compilers);
+
+}  // namespace lathe::dump_ptx

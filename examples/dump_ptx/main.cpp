@@ -1,0 +1,42 @@
+// dump_ptx: the code that Lathe makes for a kernel, on any machine.
+#include <cstdio>
+
+#include "examples/command_line.h"
+#include "examples/dump_ptx/dump.h"
+#include "examples/dump_ptx/kernels.h"
+#include "examples/dump_ptx/listing.h"
+#include "examples/dump_ptx/options.h"
+
+namespace lathe::dump_ptx {
+
+namespace {
+
+Result<std::vector<KernelKey>> requested_kernels(const Options& options) {
+  if (options.all) return sample_kernels();
+  if (!options.model.empty()) return kernels_of_model(options.model, options.plan);
+  LATHE_ASSIGN(const KernelKey key, kernel_from_words(options.words));
+  return std::vector<KernelKey>{key};
+}
+
+int run(const Options& options) {
+  const Compilers compilers(options.compilers);
+  if (options.list) {
+    const std::string text = listing(compilers);
+    const bool good = std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+    return good ? command_line::kSuccess : command_line::kFailure;
+  }
+  const Result<std::vector<KernelKey>> keys = requested_kernels(options);
+  if (keys) return dump(*keys, options, compilers);
+  command_line::print_error("dump_ptx", keys.error());
+  return options.model.empty() ? command_line::kUsage : command_line::kFailure;
+}
+
+}  // namespace
+
+}  // namespace lathe::dump_ptx
+
+int main(int argc, char** argv) {
+  lathe::dump_ptx::Options options;
+  if (const auto status = lathe::dump_ptx::parse_options(argc, argv, options)) return *status;
+  return lathe::dump_ptx::run(options);
+}
