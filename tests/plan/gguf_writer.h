@@ -80,6 +80,12 @@ class GgufWriter {
     values_.push_back({std::move(key), type, std::move(body)});
   }
 
+  // Takes a key or a tensor out again, so that a test can leave it out or write another.
+  void drop(std::string_view name) {
+    std::erase_if(values_, [&](const Value& value) { return value.key == name; });
+    std::erase_if(tensors_, [&](const Tensor& tensor) { return tensor.name == name; });
+  }
+
   // Data follows in the order of the tensors, each at a multiple of the alignment.
   void tensor(std::string name, std::vector<std::uint64_t> dims, std::uint32_t ggml_type,
               std::vector<std::byte> data) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "lathe/plan/plan.h"
 #include "tests/plan/plan_interpreter.h"
@@ -33,24 +34,32 @@ double relative_error(std::span<const float> got, const std::vector<double>& wan
   return std::sqrt(difference / norm);
 }
 
-void expect_same_logits(const TinyModel& model, const PlanOptions& options, double bound) {
-  SCOPED_TRACE(model.architecture + " in " + row(model.weights).name);
+// The greatest error of any position's logits: the file and the plan are of `model`, the reference
+// computes `other`, which has the same tensors. Infinite when a logit is NaN.
+double greatest_error(const TinyModel& model, const TinyModel& other, const PlanOptions& options) {
   const auto image = testing::tiny_model(model);
   const auto file = GgufFile::from_bytes(image.bytes, "tiny.gguf");
-  ASSERT_TRUE(file) << file.error().text();
   const auto plan = build_plan(**file, options);
-  ASSERT_TRUE(plan) << plan.error().text();
-  ReferenceModel reference(model, **file);
+  EXPECT_TRUE(plan) << (plan ? "" : plan.error().text());
+  if (!plan) return std::numeric_limits<double>::infinity();
+  ReferenceModel reference(other, **file);
   PlanInterpreter interpreter(*plan, **file);
+  double greatest = 0;
   for (int i = 0; i < kTokens; ++i) {
     const std::int32_t token = (i * 37 + 11) % model.vocab;
     const std::vector<double> wanted = reference.step(token);
     const std::span<const float> got = interpreter.step(token);
     const double error = relative_error(got, wanted);
-    // Written so that NaN fails too.
-    ASSERT_TRUE(error < bound) << "position " << i << ": relative error " << error;
+    if (std::isnan(error)) return std::numeric_limits<double>::infinity();
+    greatest = std::max(greatest, error);
     EXPECT_EQ(interpreter.sampled(), std::max_element(got.begin(), got.end()) - got.begin());
   }
+  return greatest;
+}
+
+void expect_same_logits(const TinyModel& model, const PlanOptions& options, double bound) {
+  EXPECT_LT(greatest_error(model, model, options), bound)
+      << model.architecture << " in " << row(model.weights).name;
 }
 
 std::vector<TinyModel> all_families() {
@@ -76,16 +85,12 @@ TEST(PlanExecution, EveryFormatMatchesTheReference) {
   for (const FormatRow& format : formats()) {
     for (TinyModel model : all_families()) {
       model.weights = format.format;
-      if (format.block > 32) {
-        model.hidden = 256;
-        model.ffn = 256;
-        model.heads = 256 / model.head_dim;
-        model.layers = model.is_gemma() ? 6 : 1;
-      } else {
-        model.heads = 64 / model.head_dim;
-        model.layers = model.is_gemma() ? 6 : 1;
-      }
+      const int width = format.block > 32 ? 256 : 64;
+      model.hidden = width;
+      model.ffn = 2 * width;
+      model.heads = width / model.head_dim;
       model.kv_heads = model.heads / 2;
+      model.layers = model.is_gemma() ? 6 : 1;
       expect_same_logits(model, f32_cache(), kBoundF32);
     }
   }
@@ -126,6 +131,26 @@ TEST(PlanExecution, PartialRotationScalingAndWindowMatch) {
   TinyModel no_window = testing::tiny_gemma3();
   no_window.window = 0;
   expect_same_logits(no_window, f32_cache(), kBoundF32);
+}
+
+TEST(PlanExecution, TheComparisonNoticesEveryHyperparameter) {
+  const auto noticed = [](const TinyModel& model, auto change) {
+    TinyModel other = model;
+    change(other);
+    return greatest_error(model, other, f32_cache()) > 10 * kBoundF32;
+  };
+  const TinyModel llama = testing::tiny_llama();
+  const TinyModel gemma = testing::tiny_gemma3();
+  EXPECT_TRUE(noticed(gemma, [](TinyModel& other) { other.window = 6; }));
+  EXPECT_TRUE(noticed(gemma, [](TinyModel& other) { other.window = 4; }));
+  EXPECT_TRUE(noticed(gemma, [](TinyModel& other) { other.theta = 10000; }));
+  EXPECT_TRUE(noticed(gemma, [](TinyModel& other) { other.linear_factor = 1; }));
+  EXPECT_TRUE(noticed(llama, [](TinyModel& other) { other.theta = 10000; }));
+  EXPECT_TRUE(noticed(llama, [](TinyModel& other) { other.rope_factors = false; }));
+  EXPECT_TRUE(noticed(llama, [](TinyModel& other) { other.rotary = 8; }));
+  EXPECT_TRUE(noticed(llama, [](TinyModel& other) { other.epsilon = 1e-2; }));
+  EXPECT_TRUE(noticed(llama, [](TinyModel& other) { other.tied = true; }));
+  EXPECT_TRUE(noticed(llama, [](TinyModel& other) { other.architecture = "rotates halves"; }));
 }
 
 TEST(PlanExecution, TheContextMayBeFilledToTheLastPosition) {
