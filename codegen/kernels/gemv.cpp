@@ -78,7 +78,7 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
 }
 
 const char* text_template(const KernelKey& key) {
-  if (key.bias || key.rows != 1) return nullptr;
+  if (key.rows != 1) return nullptr;
   switch (key.format) {
     case Format::q4_k:
       return "gemv_q4_k";
