@@ -10,8 +10,9 @@ namespace {
 constexpr const char* kDescription =
     R"(Prints the PTX of a kernel: the code for exactly one shape. Needs no GPU and no driver.)";
 
-constexpr const char* kExamples = R"(A kernel is named by its key, or by its parts: kernel, format, then field=value. A key followed by
-field=value is that kernel with fields changed.
+constexpr const char* kExamples =
+    R"(A kernel is named by its key, or by its parts: kernel, format, then field=value. A key
+followed by field=value is that kernel with fields changed.
   dump_ptx gemv.q4_k.k4096.n14336.w4
   dump_ptx gemv q4_k k=4096 n=14336 warps=4
   dump_ptx gemv.q4_k.k4096.n14336.w4 warps=8
