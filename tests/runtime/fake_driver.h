@@ -15,8 +15,8 @@
 namespace lathe::testing {
 
 struct FakeOptions {
-  bool execute = true;            // run the oracles; false: count the launches only
-  std::size_t memory = 1u << 30;  // bytes that allocations may take in all
+  bool execute = true;             // run the oracles; false: count the launches only
+  std::size_t memory = 64u << 20;  // bytes that allocations may take in all
   int compute = 90;
   int driver_version = 13000;
   bool stream_memory_operations = true;

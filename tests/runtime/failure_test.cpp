@@ -1,0 +1,105 @@
+// Fails every driver call of a session in turn: each gives a clear error, nothing is left behind,
+// and nothing the driver would not forgive is done.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "runtime/session_base.h"
+#include "tests/runtime/fake_driver.h"
+#include "tests/runtime/tiny_model.h"
+
+namespace lathe::testing {
+namespace {
+
+void expect_clear(const Error& error, const std::string& failed, CUresult status) {
+  EXPECT_EQ(error.code, status == CUDA_ERROR_OUT_OF_MEMORY ? Code::out_of_memory : Code::driver)
+      << error.text();
+  EXPECT_NE(error.text().find("call: " + failed), std::string::npos) << error.text();
+  EXPECT_NE(error.text().find("status: CUDA_ERROR_FAKE"), std::string::npos) << error.text();
+}
+
+struct FailureCase {
+  ExecutorKind kind;
+  CUresult status;
+};
+
+class FailureTest : public ::testing::TestWithParam<FailureCase> {};
+
+TEST_P(FailureTest, OfEachCallOfASession) {
+  const auto [kind, status] = GetParam();
+  const auto file = make_model({.layers = 1});
+  int failures = 0;
+  bool reached_the_end = false;
+  for (int index = 0; !reached_the_end; ++index) {
+    FakeDriver fake({.execute = false});
+    fake.fail_call(index, status);
+    {
+      SessionOptions options;
+      options.executor = kind;
+      options.plan.context = 16;
+      options.disk_cache = false;
+      Result<void> outcome;
+      auto session = open_session(file, options, fake.platform());
+      if (!session) {
+        outcome = session.error();
+      } else {
+        outcome = (*session)->step(1);
+        if (outcome) outcome = (*session)->step(2);
+        if (auto token = (*session)->argmax(); outcome && !token) outcome = token.error();
+        if (auto logits = (*session)->logits(); outcome && !logits) outcome = logits.error();
+        if (auto rate = (*session)->read_rate(); outcome && !rate) outcome = rate.error();
+      }
+      if (!outcome) {
+        ++failures;
+        expect_clear(outcome.error(), fake.failed_call(), status);
+      }
+    }
+    // What fails without an error is only what gives something back.
+    const std::string failed = fake.failed_call();
+    reached_the_end = failed.empty();
+    // A context that cannot be entered is gone, and its handles with it; all else is given back.
+    if (failed != "cuCtxPushCurrent") {
+      EXPECT_EQ(fake.leaks(), "") << failed;
+    }
+    EXPECT_EQ(fake.violations(), std::vector<std::string>{}) << failed;
+    ASSERT_LT(index, 5000);
+  }
+  EXPECT_GT(failures, 100);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FailureTest,
+                         ::testing::Values(FailureCase{ExecutorKind::eager, CUDA_ERROR_UNKNOWN},
+                                           FailureCase{ExecutorKind::graph, CUDA_ERROR_UNKNOWN},
+                                           FailureCase{ExecutorKind::graph,
+                                                       CUDA_ERROR_OUT_OF_MEMORY}),
+                         [](const auto& info) {
+                           return std::string(executor_name(info.param.kind)) +
+                                  (info.param.status == CUDA_ERROR_UNKNOWN ? "_unknown"
+                                                                           : "_out_of_memory");
+                         });
+
+TEST(FailureRecovery, AFailedStepCanBeTakenAgain) {
+  const auto file = make_model({.layers = 1});
+  for (ExecutorKind kind : {ExecutorKind::eager, ExecutorKind::graph}) {
+    FakeDriver fake;
+    SessionOptions options;
+    options.executor = kind;
+    options.plan.context = 16;
+    options.disk_cache = false;
+    auto disturbed = open_session(file, options, fake.platform()).value();
+    auto quiet = open_session(file, options, fake.platform()).value();
+    for (std::int32_t token : {5, 6, 7}) ASSERT_TRUE(quiet->step(token));
+    ASSERT_TRUE(disturbed->step(5));
+    fake.fail_call(3, CUDA_ERROR_UNKNOWN);  // in the launches
+    EXPECT_FALSE(disturbed->step(6));
+    EXPECT_EQ(disturbed->length(), 1);
+    ASSERT_TRUE(disturbed->step(6));
+    ASSERT_TRUE(disturbed->step(7));
+    const auto expected = quiet->logits().value();
+    const auto found = disturbed->logits().value();
+    EXPECT_TRUE(std::equal(found.begin(), found.end(), expected.begin()));
+  }
+}
+
+}  // namespace
+}  // namespace lathe::testing

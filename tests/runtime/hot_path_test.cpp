@@ -1,0 +1,118 @@
+// Counts what a token costs beyond its launches: no allocation, no file, no variable read, and no
+// driver call but the expected few.
+//
+// The counters replace operator new and the file functions of this executable.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdarg>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include "runtime/session_base.h"
+#include "tests/runtime/fake_driver.h"
+#include "tests/runtime/tiny_model.h"
+
+namespace {
+std::atomic<long> g_allocations = 0;
+std::atomic<long> g_opened = 0;
+std::atomic<long> g_variables = 0;
+
+// Not inlined: the compiler would match what it sees of malloc and free against new and delete.
+[[gnu::noinline]] void* counted(std::size_t size, std::size_t alignment) {
+  ++g_allocations;
+  const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
+  return std::aligned_alloc(alignment, rounded ? rounded : alignment);
+}
+[[gnu::noinline]] void release(void* memory) {
+  std::free(memory);
+}
+}  // namespace
+
+void* operator new(std::size_t size) {
+  if (void* memory = counted(size, alignof(std::max_align_t))) return memory;
+  throw std::bad_alloc();
+}
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  if (void* memory = counted(size, std::size_t(alignment))) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+  release(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  release(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+  release(memory);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  release(memory);
+}
+
+extern "C" int open(const char* path, int flags, ...) {
+  ++g_opened;
+  using Open = int (*)(const char*, int, ...);
+  static const auto next = reinterpret_cast<Open>(::dlsym(RTLD_NEXT, "open"));
+  std::va_list arguments;
+  va_start(arguments, flags);
+  const int mode = flags & O_CREAT ? va_arg(arguments, int) : 0;
+  va_end(arguments);
+  return next(path, flags, mode);
+}
+
+extern "C" char* getenv(const char* name) noexcept {
+  ++g_variables;
+  using Getenv = char* (*)(const char*);
+  static const auto next = reinterpret_cast<Getenv>(::dlsym(RTLD_NEXT, "getenv"));
+  return next(name);
+}
+
+namespace lathe::testing {
+namespace {
+
+TEST(HotPath, TheCountersCount) {
+  const long allocations = g_allocations;
+  const auto made = std::make_unique<int>(1);
+  EXPECT_GT(g_allocations, allocations);
+  const long variables = g_variables;
+  static_cast<void>(std::getenv("HOME"));
+  EXPECT_GT(g_variables, variables);
+}
+
+TEST(HotPath, AThousandStepsAllocateAndOpenNothing) {
+  const auto file = make_model({});
+  for (ExecutorKind kind : {ExecutorKind::eager, ExecutorKind::graph}) {
+    FakeDriver fake({.execute = false});
+    SessionOptions options;
+    options.executor = kind;
+    options.plan.context = 2048;
+    options.disk_cache = false;
+    const auto session = open_session(file, options, fake.platform()).value();
+    ASSERT_TRUE(session->step(1));  // the fake's own books
+    fake.reset_counts();
+    const long allocations = g_allocations;
+    const long opened = g_opened;
+    const long variables = g_variables;
+    bool good = true;
+    for (int i = 0; i < 1000; ++i) good = bool(session->step(i % 160)) && good;
+    EXPECT_TRUE(good);
+    EXPECT_EQ(g_allocations - allocations, 0) << executor_name(kind);
+    EXPECT_EQ(g_opened - opened, 0) << executor_name(kind);
+    EXPECT_EQ(g_variables - variables, 0) << executor_name(kind);
+
+    const int launches = kind == ExecutorKind::graph ? 1 : int(session->plan().steps.size());
+    const char* launch = kind == ExecutorKind::graph ? "cuGraphLaunch" : "cuLaunchKernel";
+    EXPECT_EQ(fake.calls(launch), 1000 * launches);
+    EXPECT_EQ(fake.calls("cuStreamWriteValue64"), 1000);
+    // Beside those: push, pop, and the question whether the stream is being captured.
+    EXPECT_EQ(fake.calls(), 1000 * (launches + 4));
+  }
+}
+
+}  // namespace
+}  // namespace lathe::testing
