@@ -70,15 +70,13 @@ Result<Format> format_by_ggml_type(std::uint32_t type) {
 }
 
 float f16_to_f32(std::uint16_t bits) {
+  // The exponent field moved into a float's reads 2^-112 times too small, subnormals included.
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;
-  const std::uint32_t exponent = bits >> 10 & 31;
-  const std::uint32_t fraction = bits & 1023;
-  if (exponent == 0) {
-    const float magnitude = std::ldexp(static_cast<float>(fraction), -24);
-    return sign ? -magnitude : magnitude;
-  }
-  const std::uint32_t wide = exponent == 31 ? 0x7f800000u : (exponent + 112) << 23;
-  return std::bit_cast<float>(sign | wide | fraction << 13);
+  const std::uint32_t magnitude = static_cast<std::uint32_t>(bits & 0x7fff) << 13;
+  const std::uint32_t finite =
+      std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
+  const bool special = (bits & 0x7c00) == 0x7c00;  // infinity or NaN
+  return std::bit_cast<float>(sign | (special ? magnitude | 0x7f800000 : finite));
 }
 
 std::uint16_t f32_to_f16(float value) {
