@@ -148,7 +148,7 @@ TEST(RecordedModels, Gemma3BeginsAndEndsAsItShould) {
   }
   const Vocabulary& vocabulary = vocabulary_of(gemma3);
   EXPECT_EQ(vocabulary.chat_template, "");  // a base model
-  EXPECT_EQ(detect(vocabulary).format, ChatFormat::gemma);
+  EXPECT_EQ(detect(vocabulary).format, ChatFormat::raw);
   std::string error;
   const auto tokenizer = Tokenizer::create(vocabulary, &error);
   ASSERT_NE(tokenizer, nullptr) << error;

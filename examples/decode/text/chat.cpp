@@ -36,7 +36,7 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-std::optional<ChatFormat> detect_by_template(std::string_view text) {
+ChatFormat detect_by_template(std::string_view text) {
   if (contains(text, "<|im_start|>")) {
     return ChatFormat::chatml;
   }
@@ -52,25 +52,6 @@ std::optional<ChatFormat> detect_by_template(std::string_view text) {
       return contains(text, "\"[INST]\"") ? ChatFormat::mistral_tekken : ChatFormat::mistral_v3;
     }
     return ChatFormat::mistral;
-  }
-  return std::nullopt;
-}
-
-ChatFormat detect_by_tokens(const std::vector<std::string>& tokens) {
-  const auto has = [&](std::string_view token) {
-    return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
-  };
-  if (has("<|im_start|>") && has("<|im_end|>")) {
-    return ChatFormat::chatml;
-  }
-  if (has("<|start_header_id|>") && has("<|eot_id|>")) {
-    return ChatFormat::llama3;
-  }
-  if (has("<start_of_turn>") && has("<end_of_turn>")) {
-    return ChatFormat::gemma;
-  }
-  if (has("[INST]") && has("[/INST]")) {
-    return ChatFormat::mistral_v3;
   }
   return ChatFormat::raw;
 }
@@ -201,8 +182,7 @@ std::string find_default_system(std::string_view chat_template, std::string_view
 
 ChatTemplate detect(const Vocabulary& vocabulary) {
   ChatTemplate chat;
-  chat.format =
-      detect_by_template(vocabulary.chat_template).value_or(detect_by_tokens(vocabulary.tokens));
+  chat.format = detect_by_template(vocabulary.chat_template);
   if (chat.format == ChatFormat::chatml) {
     chat.default_system =
         find_default_system(vocabulary.chat_template, "<|im_start|>system", "<|im_end|>");

@@ -36,9 +36,8 @@ struct ChatTemplate {
   std::string end_of_text = "</s>";  // what ends an answer in the Mistral forms
 };
 
-// Chooses by the file's own template, or if that tells nothing, by the special tokens it has. A
-// base model's file has neither, or has the tokens but was never trained on them: the raw form is
-// there for that.
+// Chooses by the file's own template. A file without one is a base model's and gets the raw form,
+// whatever special tokens its vocabulary has: it was never trained on them.
 ChatTemplate detect(const Vocabulary& vocabulary);
 
 // The conversation as text, ending where the model's answer begins. The first token of the model
