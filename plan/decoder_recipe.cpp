@@ -113,7 +113,7 @@ class DecoderRecipe {
     KernelKey key{.type = KernelType::gemv, .format = slot.format};
     key.k = static_cast<int>(slot.k);
     key.n = static_cast<int>(slot.rows);
-    const GemvTuning tuning = gemv_tuning(slot.format, key.n, key.k);
+    const GemvTuning tuning = gemv_tuning(key.n, key.k);
     key.warps = tuning.warps;
     key.rows = tuning.rows;
     return key;

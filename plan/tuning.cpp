@@ -19,8 +19,11 @@ int ceil_div(int a, int b) {
 
 }  // namespace
 
-GemvTuning gemv_tuning(Format /*format*/, int /*n*/, int /*k*/) {
-  return {};
+// The fastest of warps 2, 4, 8 and rows 1, 2, 4 on an H200, for q4_k, q6_k, q8_0 and q4_1 at the
+// shapes of 0.1B to 8B models (docs/performance.md); formats differed by less than the shapes did.
+GemvTuning gemv_tuning(int n, int k) {
+  const bool short_rows = k < 2048, many_rows = n >= 32768;
+  return {.warps = short_rows || many_rows ? 4 : 8, .rows = n >= 2048 ? 2 : 1};
 }
 
 int rms_norm_warps(int k) {

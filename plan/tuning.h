@@ -2,8 +2,6 @@
 // changes speed only; measured tables replace these rules without touching the recipe.
 #pragma once
 
-#include "lathe/codegen/format.h"
-
 namespace lathe {
 
 struct GemvTuning {
@@ -12,7 +10,7 @@ struct GemvTuning {
 };
 
 // For y[n] = W[n][k] . x[k].
-GemvTuning gemv_tuning(Format format, int n, int k);
+GemvTuning gemv_tuning(int n, int k);
 
 // Warps of the one block that norms a row of k values: four values a thread.
 int rms_norm_warps(int k);

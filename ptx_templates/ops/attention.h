@@ -218,13 +218,13 @@ LATHE_OP attention_merge(const f32* partial, f32* y, int heads, int head_dim, in
   const int h = i / head_dim, e = i % head_dim;
   const f32* from = partial + static_cast<i64>(h) * splits * stride;
   f32 top = -3.0e38f;
-  LATHE_UNROLL(4)
+  LATHE_UNROLL(16)
   for (int s = 0; s < splits; ++s) {
     const f32 m = from[s * stride + head_dim];
     top = m > top ? m : top;
   }
   f32 value = 0, total = 0;
-  LATHE_UNROLL(4)
+  LATHE_UNROLL(16)
   for (int s = 0; s < splits; ++s) {
     const f32* part = from + s * stride;
     const f32 factor = exponential(part[head_dim] - top);
