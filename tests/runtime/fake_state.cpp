@@ -1,0 +1,71 @@
+// Owns the counting, failing and deferred work of the fake driver.
+#include "tests/runtime/fake_state.h"
+
+namespace lathe::testing {
+
+State* g_state = nullptr;
+thread_local std::vector<FakeContext*> t_contexts;
+
+void violation(const std::string& text) {
+  g_state->violations.insert(text);
+}
+
+CUresult enter(const char* name, bool needs_context) {
+  std::lock_guard lock(g_state->mutex);
+  const auto found = g_state->counts.find(std::string_view(name));
+  if (found != g_state->counts.end()) {
+    ++found->second;
+  } else {
+    g_state->counts.emplace(name, 1);
+  }
+  ++g_state->total;
+  if (needs_context && t_contexts.empty()) {
+    violation(std::string(name) + " without a current context");
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  if (g_state->fail_in >= 0 && g_state->fail_in-- == 0) {
+    g_state->failed = name;
+    return g_state->fail_status;
+  }
+  return CUDA_SUCCESS;
+}
+
+FakeStream& stream_of(CUstream stream) {
+  return stream ? *reinterpret_cast<FakeStream*>(stream) : g_state->default_stream;
+}
+
+void check_range(CUdeviceptr pointer, std::size_t bytes, const char* call) {
+  std::lock_guard lock(g_state->mutex);
+  auto after = g_state->buffers.upper_bound(pointer);
+  if (after != g_state->buffers.begin()) {
+    --after;
+    if (pointer + bytes <= after->first + after->second) return;
+  }
+  violation(std::string(call) + " outside a buffer");
+}
+
+void drain(FakeStream& stream) {
+  while (!stream.queue.empty()) {
+    const auto work = std::move(stream.queue.front());
+    stream.queue.pop_front();
+    work();
+  }
+}
+
+void run(const FakeLaunch& launch) {
+  if (!launch.library->parsed) return;
+  std::vector<void*> arguments;
+  for (std::uint64_t value : launch.arguments) arguments.push_back(reinterpret_cast<void*>(value));
+  row(launch.library->key.type).oracle(launch.library->key, arguments, 0, 1);
+}
+
+FakeLaunch make_launch(CUfunction function, void** parameters) {
+  FakeLaunch launch;
+  launch.library = reinterpret_cast<FakeLibrary*>(function);
+  for (std::size_t i = 0; i < launch.library->arguments; ++i) {
+    launch.arguments.push_back(*static_cast<std::uint64_t*>(parameters[i]));
+  }
+  return launch;
+}
+
+}  // namespace lathe::testing

@@ -1,0 +1,87 @@
+// Owns what the fake driver knows: its handles, its counts, and the failure it is told to give.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/codegen/kernel_table.h"
+#include "tests/runtime/fake_driver.h"
+
+namespace lathe::testing {
+
+// What the fake tool chain's cubins begin with.
+inline constexpr char kImageMark[] = "fake cubin\n";
+
+struct FakeLibrary {
+  std::string text;
+  bool parsed = false;  // text is a key's; otherwise a kernel that does nothing
+  KernelKey key;
+  std::size_t arguments = 0;
+};
+struct FakeLaunch {
+  const FakeLibrary* library = nullptr;
+  std::vector<std::uint64_t> arguments;
+};
+struct FakeGraph {
+  std::deque<FakeLaunch> nodes;
+};
+struct FakeStream {
+  std::deque<std::function<void()>> queue;
+  bool capturing = false;
+};
+struct FakeContext {
+  int retained = 0;
+};
+
+struct State {
+  FakeOptions options;
+  mutable std::mutex mutex;
+  std::map<std::string, int, std::less<>> counts;
+  int total = 0;
+  int fail_in = -1;
+  CUresult fail_status = CUDA_SUCCESS;
+  std::string failed;
+  std::set<std::string> violations;
+
+  FakeContext primary;
+  std::vector<std::unique_ptr<FakeContext>> contexts;
+  std::map<CUdeviceptr, std::size_t> buffers;
+  std::size_t allocated = 0;
+  std::map<void*, std::size_t> pinned;
+  std::set<FakeStream*> streams;
+  std::set<void*> events;
+  std::set<FakeLibrary*> libraries;
+  std::set<FakeGraph*> graphs;
+  std::set<FakeGraph*> executables;
+  FakeStream default_stream;
+};
+
+extern State* g_state;
+extern thread_local std::vector<FakeContext*> t_contexts;
+
+void violation(const std::string& text);
+// Counts the call and decides whether it fails. Allocates only for a name it has not seen.
+CUresult enter(const char* name, bool needs_context = true);
+FakeStream& stream_of(CUstream stream);
+void check_range(CUdeviceptr pointer, std::size_t bytes, const char* call);
+// Does what is queued.
+void drain(FakeStream& stream);
+void run(const FakeLaunch& launch);
+FakeLaunch make_launch(CUfunction function, void** parameters);
+
+void fill_device_calls(Driver& table);  // devices, contexts, memory
+void fill_work_calls(Driver& table);    // streams, events, libraries, launches, graphs
+
+#define FAKE_ENTER(name) \
+  if (CUresult entered = enter(name); entered != CUDA_SUCCESS) return entered
+#define FAKE_ENTER_ANYWHERE(name) \
+  if (CUresult entered = enter(name, false); entered != CUDA_SUCCESS) return entered
+
+}  // namespace lathe::testing

@@ -1,0 +1,47 @@
+// Owns the tool chain whose cubins the fake driver loads.
+#include "tests/runtime/fake_state.h"
+
+namespace lathe::testing {
+namespace {
+
+class FakeAssembler final : public Assembler {
+ public:
+  const std::string& name() const override {
+    static const std::string name = "fake assembler 1.0";
+    return name;
+  }
+  Result<Cubin> assemble(std::string_view ptx, const Target&) const override {
+    const std::string text = kImageMark + std::string(ptx);
+    const auto* bytes = reinterpret_cast<const std::byte*>(text.c_str());
+    return Cubin(bytes, bytes + text.size() + 1);
+  }
+};
+
+}  // namespace
+
+Result<void> FakeToolchain::covers(const KernelKey& key, Route route) const {
+  if (route != Route::text || key.type == KernelType::gemv) return {};
+  return Error{Code::unsupported, "the fake text route knows gemv only", {}};
+}
+
+Result<std::string> FakeToolchain::compiler(Route route) const {
+  return std::string("fake ") + route_name(route);
+}
+
+Result<Ptx> FakeToolchain::emit(const KernelKey& key, const Target& target, Route route) const {
+  Ptx ptx;
+  ptx.text = key.text();
+  ptx.entry = key.symbol();
+  ptx.geometry = row(key.type).geometry(key);
+  ptx.route = route;
+  ptx.target = target;
+  ptx.compiler = compiler(route).value();
+  return ptx;
+}
+
+const Assembler& FakeToolchain::assembler() const {
+  static const FakeAssembler assembler;
+  return assembler;
+}
+
+}  // namespace lathe::testing

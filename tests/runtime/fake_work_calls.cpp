@@ -1,0 +1,238 @@
+// Owns the fake driver's calls about streams, events, libraries, launches and graphs.
+#include <cstring>
+
+#include "tests/runtime/fake_state.h"
+
+namespace lathe::testing {
+namespace {
+
+CUresult fake_stream_create(CUstream* stream, unsigned) {
+  FAKE_ENTER("cuStreamCreate");
+  auto* made = new FakeStream;
+  std::lock_guard lock(g_state->mutex);
+  g_state->streams.insert(made);
+  *stream = reinterpret_cast<CUstream>(made);
+  return CUDA_SUCCESS;
+}
+CUresult fake_stream_destroy(CUstream stream) {
+  const CUresult status = enter("cuStreamDestroy");
+  auto* gone = reinterpret_cast<FakeStream*>(stream);
+  drain(*gone);
+  std::lock_guard lock(g_state->mutex);
+  if (g_state->streams.erase(gone) == 0) violation("cuStreamDestroy of what is no stream");
+  delete gone;
+  return status;
+}
+CUresult fake_stream_synchronize(CUstream stream) {
+  const CUresult status = enter("cuStreamSynchronize");
+  drain(stream_of(stream));
+  return status;
+}
+CUresult fake_capturing(CUstream stream, CUstreamCaptureStatus* status) {
+  FAKE_ENTER("cuStreamIsCapturing");
+  *status =
+      stream_of(stream).capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+CUresult fake_write_value(CUstream stream, CUdeviceptr to, cuuint64_t value, unsigned) {
+  FAKE_ENTER("cuStreamWriteValue64");
+  check_range(to, sizeof value, "cuStreamWriteValue64");
+  if (to % 8 != 0) violation("cuStreamWriteValue64 is misaligned");
+  if (g_state->options.execute) {
+    stream_of(stream).queue.push_back(
+        [=] { std::memcpy(reinterpret_cast<void*>(to), &value, sizeof value); });
+  }
+  return CUDA_SUCCESS;
+}
+CUresult fake_event_create(CUevent* event, unsigned) {
+  FAKE_ENTER("cuEventCreate");
+  void* made = new FakeStream*(nullptr);
+  std::lock_guard lock(g_state->mutex);
+  g_state->events.insert(made);
+  *event = reinterpret_cast<CUevent>(made);
+  return CUDA_SUCCESS;
+}
+CUresult fake_event_destroy(CUevent event) {
+  const CUresult status = enter("cuEventDestroy");
+  std::lock_guard lock(g_state->mutex);
+  if (g_state->events.erase(event) == 0) violation("cuEventDestroy of what is no event");
+  delete reinterpret_cast<FakeStream**>(event);
+  return status;
+}
+CUresult fake_event_record(CUevent event, CUstream stream) {
+  FAKE_ENTER("cuEventRecord");
+  *reinterpret_cast<FakeStream**>(event) = &stream_of(stream);
+  return CUDA_SUCCESS;
+}
+CUresult fake_event_synchronize(CUevent event) {
+  const CUresult status = enter("cuEventSynchronize");
+  if (FakeStream* stream = *reinterpret_cast<FakeStream**>(event)) drain(*stream);
+  return status;
+}
+CUresult fake_event_elapsed(float* milliseconds, CUevent, CUevent) {
+  FAKE_ENTER("cuEventElapsedTime");
+  *milliseconds = 2.0f;
+  return CUDA_SUCCESS;
+}
+CUresult fake_library_load(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned,
+                           CUlibraryOption*, void**, unsigned) {
+  FAKE_ENTER("cuLibraryLoadData");
+  // Like a cubin, an image says itself how long it is: up to a terminating null.
+  const char* image = static_cast<const char*>(code);
+  if (std::strncmp(image, kImageMark, sizeof kImageMark - 1) != 0) return CUDA_ERROR_INVALID_IMAGE;
+  auto* made = new FakeLibrary;
+  made->text = image + sizeof kImageMark - 1;
+  if (auto key = parse_key(made->text)) {
+    made->parsed = true;
+    made->key = key.value();
+    made->arguments = row(made->key.type).params(made->key).size();
+  }
+  std::lock_guard lock(g_state->mutex);
+  g_state->libraries.insert(made);
+  *library = reinterpret_cast<CUlibrary>(made);
+  return CUDA_SUCCESS;
+}
+CUresult fake_library_unload(CUlibrary library) {
+  const CUresult status = enter("cuLibraryUnload");
+  auto* gone = reinterpret_cast<FakeLibrary*>(library);
+  std::lock_guard lock(g_state->mutex);
+  if (g_state->libraries.erase(gone) == 0) violation("cuLibraryUnload of what is no library");
+  delete gone;
+  return status;
+}
+CUresult fake_library_kernel(CUkernel* kernel, CUlibrary library, const char* name) {
+  FAKE_ENTER("cuLibraryGetKernel");
+  const auto* from = reinterpret_cast<FakeLibrary*>(library);
+  if (from->parsed && from->key.symbol() != name) return CUDA_ERROR_NOT_FOUND;
+  *kernel = reinterpret_cast<CUkernel>(library);
+  return CUDA_SUCCESS;
+}
+CUresult fake_kernel_function(CUfunction* function, CUkernel kernel) {
+  FAKE_ENTER("cuKernelGetFunction");
+  *function = reinterpret_cast<CUfunction>(kernel);
+  return CUDA_SUCCESS;
+}
+CUresult fake_kernel_attribute(int* value, CUfunction_attribute attribute, CUkernel, CUdevice) {
+  FAKE_ENTER("cuKernelGetAttribute");
+  *value = attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0;
+  return CUDA_SUCCESS;
+}
+CUresult fake_set_attribute(CUfunction_attribute, int, CUkernel, CUdevice) {
+  FAKE_ENTER("cuKernelSetAttribute");
+  return CUDA_SUCCESS;
+}
+CUresult fake_launch(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned,
+                     unsigned, unsigned, CUstream stream, void** parameters, void**) {
+  FAKE_ENTER("cuLaunchKernel");
+  if (!g_state->options.execute) return CUDA_SUCCESS;
+  stream_of(stream).queue.push_back([launch = make_launch(function, parameters)] { run(launch); });
+  return CUDA_SUCCESS;
+}
+CUresult fake_graph_create(CUgraph* graph, unsigned) {
+  FAKE_ENTER("cuGraphCreate");
+  auto* made = new FakeGraph;
+  std::lock_guard lock(g_state->mutex);
+  g_state->graphs.insert(made);
+  *graph = reinterpret_cast<CUgraph>(made);
+  return CUDA_SUCCESS;
+}
+CUresult fake_graph_destroy(CUgraph graph) {
+  const CUresult status = enter("cuGraphDestroy");
+  std::lock_guard lock(g_state->mutex);
+  if (g_state->graphs.erase(reinterpret_cast<FakeGraph*>(graph)) == 0) {
+    violation("cuGraphDestroy of what is no graph");
+  }
+  delete reinterpret_cast<FakeGraph*>(graph);
+  return status;
+}
+CUresult fake_graph_add(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
+                        std::size_t count, const CUDA_KERNEL_NODE_PARAMS* params) {
+  FAKE_ENTER("cuGraphAddKernelNode");
+  auto* to = reinterpret_cast<FakeGraph*>(graph);
+  // The nodes run in the order they were added; that is only right for a chain.
+  const void* last = to->nodes.empty() ? nullptr : &to->nodes.back();
+  const void* given = count == 1 ? static_cast<const void*>(dependencies[0]) : nullptr;
+  if (count > 1 || given != last) violation("the graph is no chain");
+  to->nodes.push_back(make_launch(params->func, params->kernelParams));
+  *node = reinterpret_cast<CUgraphNode>(&to->nodes.back());
+  return CUDA_SUCCESS;
+}
+CUresult fake_graph_instantiate(CUgraphExec* executable, CUgraph graph, unsigned long long) {
+  FAKE_ENTER("cuGraphInstantiateWithFlags");
+  auto* made = new FakeGraph(*reinterpret_cast<FakeGraph*>(graph));
+  std::lock_guard lock(g_state->mutex);
+  g_state->executables.insert(made);
+  *executable = reinterpret_cast<CUgraphExec>(made);
+  return CUDA_SUCCESS;
+}
+CUresult fake_executable_destroy(CUgraphExec executable) {
+  const CUresult status = enter("cuGraphExecDestroy");
+  std::lock_guard lock(g_state->mutex);
+  if (g_state->executables.erase(reinterpret_cast<FakeGraph*>(executable)) == 0) {
+    violation("cuGraphExecDestroy of what is no executable graph");
+  }
+  delete reinterpret_cast<FakeGraph*>(executable);
+  return status;
+}
+CUresult fake_graph_launch(CUgraphExec executable, CUstream stream) {
+  FAKE_ENTER("cuGraphLaunch");
+  if (!g_state->options.execute) return CUDA_SUCCESS;
+  auto* graph = reinterpret_cast<FakeGraph*>(executable);
+  stream_of(stream).queue.push_back([graph] {
+    for (const FakeLaunch& launch : graph->nodes) run(launch);
+  });
+  return CUDA_SUCCESS;
+}
+CUresult fake_graph_upload(CUgraphExec, CUstream) {
+  FAKE_ENTER("cuGraphUpload");
+  return CUDA_SUCCESS;
+}
+CUresult fake_link_create(unsigned, CUjit_option*, void**, CUlinkState*) {
+  FAKE_ENTER("cuLinkCreate");
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult fake_link_add(CUlinkState, CUjitInputType, void*, std::size_t, const char*, unsigned,
+                       CUjit_option*, void**) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult fake_link_complete(CUlinkState, void**, std::size_t*) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult fake_link_destroy(CUlinkState) {
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+void fill_work_calls(Driver& table) {
+  table.cuStreamCreate = fake_stream_create;
+  table.cuStreamDestroy = fake_stream_destroy;
+  table.cuStreamSynchronize = fake_stream_synchronize;
+  table.cuStreamIsCapturing = fake_capturing;
+  table.cuStreamWriteValue64 = fake_write_value;
+  table.cuEventCreate = fake_event_create;
+  table.cuEventDestroy = fake_event_destroy;
+  table.cuEventRecord = fake_event_record;
+  table.cuEventSynchronize = fake_event_synchronize;
+  table.cuEventElapsedTime = fake_event_elapsed;
+  table.cuLibraryLoadData = fake_library_load;
+  table.cuLibraryUnload = fake_library_unload;
+  table.cuLibraryGetKernel = fake_library_kernel;
+  table.cuKernelGetFunction = fake_kernel_function;
+  table.cuKernelGetAttribute = fake_kernel_attribute;
+  table.cuKernelSetAttribute = fake_set_attribute;
+  table.cuLaunchKernel = fake_launch;
+  table.cuGraphCreate = fake_graph_create;
+  table.cuGraphDestroy = fake_graph_destroy;
+  table.cuGraphAddKernelNode = fake_graph_add;
+  table.cuGraphInstantiateWithFlags = fake_graph_instantiate;
+  table.cuGraphExecDestroy = fake_executable_destroy;
+  table.cuGraphLaunch = fake_graph_launch;
+  table.cuGraphUpload = fake_graph_upload;
+  table.cuLinkCreate = fake_link_create;
+  table.cuLinkAddData = fake_link_add;
+  table.cuLinkComplete = fake_link_complete;
+  table.cuLinkDestroy = fake_link_destroy;
+}
+
+}  // namespace lathe::testing
