@@ -111,7 +111,7 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
            if (options.kv != Format::f16 && options.kv != Format::f32)
              throw CLI::ValidationError("--kv", "the KV cache is f16 or f32, not " + name);
          },
-         "Format of the KV cache: f16 or f32 (default f16)")
+         "Format of the KV cache: f32, or f16 in half the memory (default f32)")
       ->type_name("FORMAT");
 }
 

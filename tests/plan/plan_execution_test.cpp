@@ -67,18 +67,20 @@ std::vector<TinyModel> all_families() {
           testing::tiny_gemma3()};
 }
 
-PlanOptions f32_cache() {
+PlanOptions with_cache(Format format) {
   PlanOptions options;
-  options.kv = Format::f32;
+  options.kv = format;
   return options;
 }
 
 TEST(PlanExecution, EveryFamilyMatchesTheReference) {
-  for (const TinyModel& model : all_families()) expect_same_logits(model, f32_cache(), kBoundF32);
+  for (const TinyModel& model : all_families())
+    expect_same_logits(model, with_cache(Format::f32), kBoundF32);
 }
 
 TEST(PlanExecution, EveryFamilyMatchesWithAnF16Cache) {
-  for (const TinyModel& model : all_families()) expect_same_logits(model, {}, kBoundF16);
+  for (const TinyModel& model : all_families())
+    expect_same_logits(model, with_cache(Format::f16), kBoundF16);
 }
 
 TEST(PlanExecution, EveryFormatMatchesTheReference) {
@@ -91,7 +93,7 @@ TEST(PlanExecution, EveryFormatMatchesTheReference) {
       model.heads = width / model.head_dim;
       model.kv_heads = model.heads / 2;
       model.layers = model.is_gemma() ? 6 : 1;
-      expect_same_logits(model, f32_cache(), kBoundF32);
+      expect_same_logits(model, with_cache(Format::f32), kBoundF32);
     }
   }
 }
@@ -107,12 +109,12 @@ TEST(PlanExecution, FormatsMayDifferFromTensorToTensor) {
                       {"blk.1.attn_k.weight", Format::q8_0},
                       {"token_embd.weight", Format::bf16},
                       {"output.weight", Format::q6_k}};
-  expect_same_logits(model, f32_cache(), kBoundF32);
+  expect_same_logits(model, with_cache(Format::f32), kBoundF32);
 }
 
 TEST(PlanExecution, AnyNumberOfAttentionSplitsMatches) {
   for (const int splits : {1, 2, 3, 7, 64}) {
-    PlanOptions options = f32_cache();
+    PlanOptions options = with_cache(Format::f32);
     options.attention_splits = splits;
     for (const TinyModel& model : all_families()) expect_same_logits(model, options, kBoundF32);
   }
@@ -121,23 +123,23 @@ TEST(PlanExecution, AnyNumberOfAttentionSplitsMatches) {
 TEST(PlanExecution, PartialRotationScalingAndWindowMatch) {
   TinyModel partial = testing::tiny_llama();
   partial.rotary = 8;
-  expect_same_logits(partial, f32_cache(), kBoundF32);
+  expect_same_logits(partial, with_cache(Format::f32), kBoundF32);
   TinyModel scaled = testing::tiny_qwen3();
   scaled.linear_factor = 4;
-  expect_same_logits(scaled, f32_cache(), kBoundF32);
+  expect_same_logits(scaled, with_cache(Format::f32), kBoundF32);
   TinyModel windowed = testing::tiny_llama();
   windowed.window = 4;
-  expect_same_logits(windowed, f32_cache(), kBoundF32);
+  expect_same_logits(windowed, with_cache(Format::f32), kBoundF32);
   TinyModel no_window = testing::tiny_gemma3();
   no_window.window = 0;
-  expect_same_logits(no_window, f32_cache(), kBoundF32);
+  expect_same_logits(no_window, with_cache(Format::f32), kBoundF32);
 }
 
 TEST(PlanExecution, TheComparisonNoticesEveryHyperparameter) {
   const auto noticed = [](const TinyModel& model, auto change) {
     TinyModel other = model;
     change(other);
-    return greatest_error(model, other, f32_cache()) > 10 * kBoundF32;
+    return greatest_error(model, other, with_cache(Format::f32)) > 10 * kBoundF32;
   };
   const TinyModel llama = testing::tiny_llama();
   const TinyModel gemma = testing::tiny_gemma3();
@@ -154,7 +156,7 @@ TEST(PlanExecution, TheComparisonNoticesEveryHyperparameter) {
 }
 
 TEST(PlanExecution, TheContextMayBeFilledToTheLastPosition) {
-  PlanOptions options = f32_cache();
+  PlanOptions options = with_cache(Format::f32);
   options.context = kTokens;
   for (const TinyModel& model : all_families()) expect_same_logits(model, options, kBoundF32);
 }

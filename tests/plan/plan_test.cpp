@@ -102,6 +102,7 @@ TEST(Plan, CountsOfASmallMixedModel) {
     model.exceptions[name] = Format::q6_k;
   }
   PlanOptions options;
+  options.kv = Format::f16;
   options.attention_splits = 1;
   const PlanCounts counts = plan_of(model, options).counts();
   // Blocks of 256 values: 144 bytes in q4_k, 210 in q6_k.
@@ -143,6 +144,7 @@ TEST(Plan, TheEmbeddingIsReadByRowAndTheTiedHeadWhole) {
 TEST(Plan, KvBytesFollowOptionsAndWindows) {
   PlanOptions options;
   options.context = 40;
+  options.kv = Format::f16;
   const Plan f16 = plan_of(testing::tiny_gemma3(), options);
   options.kv = Format::f32;
   const Plan f32 = plan_of(testing::tiny_gemma3(), options);
