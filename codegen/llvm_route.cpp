@@ -10,24 +10,21 @@
 namespace lathe {
 
 struct LlvmPlugin {
-  std::shared_ptr<SharedLibrary> library;
+  DynamicLibrary library;
   decltype(&lathe_llvm_emit) emit = nullptr;
   decltype(&lathe_llvm_version) version = nullptr;
 };
 
 namespace {
 
-Result<std::shared_ptr<LlvmPlugin>> open_llvm(const std::string& path) {
+Result<std::shared_ptr<const LlvmPlugin>> open_llvm(const std::string& path) {
   const std::vector<std::string> names = {path.empty() ? "liblathe_llvm.so" : path};
-  auto plugin = std::make_shared<LlvmPlugin>();
-  LATHE_ASSIGN(plugin->library, SharedLibrary::open(names));
-  plugin->emit =
-      reinterpret_cast<decltype(plugin->emit)>(plugin->library->symbol("lathe_llvm_emit"));
-  plugin->version =
-      reinterpret_cast<decltype(plugin->version)>(plugin->library->symbol("lathe_llvm_version"));
-  if (!plugin->emit || !plugin->version)
-    return Error{Code::not_found, plugin->library->name() + " is not Lathe's LLVM plugin", {}};
-  return plugin;
+  LATHE_ASSIGN(DynamicLibrary library, DynamicLibrary::open(names));
+  LlvmPlugin plugin{.library = std::move(library)};
+  if (!plugin.library.bind(plugin.emit, "lathe_llvm_emit") ||
+      !plugin.library.bind(plugin.version, "lathe_llvm_version"))
+    return Error{Code::not_found, plugin.library.name() + " is not Lathe's LLVM plugin", {}};
+  return std::make_shared<const LlvmPlugin>(std::move(plugin));
 }
 
 LatheLlvmParameter request_parameter(const Param& param) {
@@ -48,7 +45,8 @@ LatheLlvmArgument request_argument(const OpArgument& argument) {
 Result<const LlvmPlugin*> load_llvm(Compilers::State& state) {
   const std::lock_guard lock(state.mutex);
   if (!state.llvm)
-    state.llvm = std::make_unique<Result<std::shared_ptr<LlvmPlugin>>>(open_llvm(state.paths.llvm));
+    state.llvm =
+        std::make_unique<Result<std::shared_ptr<const LlvmPlugin>>>(open_llvm(state.paths.llvm));
   if (!*state.llvm) return state.llvm->error();
   return state.llvm->value().get();
 }

@@ -12,19 +12,18 @@ namespace {
 Result<Nvrtc> open_nvrtc(const std::string& path) {
   std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
   if (!path.empty()) names = {path};
-  Nvrtc nvrtc{};
-  LATHE_ASSIGN(nvrtc.library, SharedLibrary::open(names));
-  const SharedLibrary& library = *nvrtc.library;
-  LATHE_TRY(library.bind(nvrtc.create_program, "nvrtcCreateProgram"));
-  LATHE_TRY(library.bind(nvrtc.destroy_program, "nvrtcDestroyProgram"));
-  LATHE_TRY(library.bind(nvrtc.compile_program, "nvrtcCompileProgram"));
-  LATHE_TRY(library.bind(nvrtc.get_ptx_size, "nvrtcGetPTXSize"));
-  LATHE_TRY(library.bind(nvrtc.get_ptx, "nvrtcGetPTX"));
-  LATHE_TRY(library.bind(nvrtc.get_log_size, "nvrtcGetProgramLogSize"));
-  LATHE_TRY(library.bind(nvrtc.get_log, "nvrtcGetProgramLog"));
-  LATHE_TRY(library.bind(nvrtc.get_error_string, "nvrtcGetErrorString"));
+  LATHE_ASSIGN(DynamicLibrary library, DynamicLibrary::open(names));
+  Nvrtc nvrtc{.library = std::move(library)};
+  const DynamicLibrary& nv = nvrtc.library;
   int (*version)(int*, int*) = nullptr;
-  LATHE_TRY(library.bind(version, "nvrtcVersion"));
+  if (!nv.bind(nvrtc.create_program, "nvrtcCreateProgram") ||
+      !nv.bind(nvrtc.destroy_program, "nvrtcDestroyProgram") ||
+      !nv.bind(nvrtc.compile_program, "nvrtcCompileProgram") ||
+      !nv.bind(nvrtc.get_ptx_size, "nvrtcGetPTXSize") || !nv.bind(nvrtc.get_ptx, "nvrtcGetPTX") ||
+      !nv.bind(nvrtc.get_log_size, "nvrtcGetProgramLogSize") ||
+      !nv.bind(nvrtc.get_log, "nvrtcGetProgramLog") ||
+      !nv.bind(nvrtc.get_error_string, "nvrtcGetErrorString") || !nv.bind(version, "nvrtcVersion"))
+    return Error{Code::not_found, nv.name() + " is not an NVRTC library", {}};
   int major = 0, minor = 0;
   version(&major, &minor);
   nvrtc.version = fmt::format("NVRTC {}.{}", major, minor);

@@ -5,24 +5,24 @@
 #include <mutex>
 #include <string>
 
-#include "codegen/shared_library.h"
+#include "codegen/dynamic_library.h"
 #include "lathe/codegen/emit.h"
 
 namespace lathe {
 
 // NVRTC's functions, declared here because its header need not be installed.
 struct Nvrtc {
-  std::shared_ptr<SharedLibrary> library;
-  std::string version;
+  DynamicLibrary library;
+  std::string version = {};
   int (*create_program)(void**, const char* source, const char* name, int headers,
-                        const char* const* header_texts, const char* const* header_names);
-  int (*destroy_program)(void**);
-  int (*compile_program)(void*, int options, const char* const* option_texts);
-  int (*get_ptx_size)(void*, std::size_t*);
-  int (*get_ptx)(void*, char*);
-  int (*get_log_size)(void*, std::size_t*);
-  int (*get_log)(void*, char*);
-  const char* (*get_error_string)(int);
+                        const char* const* header_texts, const char* const* header_names) = nullptr;
+  int (*destroy_program)(void**) = nullptr;
+  int (*compile_program)(void*, int options, const char* const* option_texts) = nullptr;
+  int (*get_ptx_size)(void*, std::size_t*) = nullptr;
+  int (*get_ptx)(void*, char*) = nullptr;
+  int (*get_log_size)(void*, std::size_t*) = nullptr;
+  int (*get_log)(void*, char*) = nullptr;
+  const char* (*get_error_string)(int) = nullptr;
 };
 
 struct LlvmPlugin;
@@ -32,7 +32,7 @@ struct Compilers::State {
   CompilerPaths paths;
   std::mutex mutex;
   std::unique_ptr<Result<Nvrtc>> nvrtc;
-  std::unique_ptr<Result<std::shared_ptr<LlvmPlugin>>> llvm;
+  std::unique_ptr<Result<std::shared_ptr<const LlvmPlugin>>> llvm;
 };
 
 Result<const Nvrtc*> load_nvrtc(Compilers::State& state);
