@@ -86,6 +86,17 @@ class CpuSession final : public SessionBase {
     return {};
   }
 
+  Result<void> generate(std::int32_t token, std::span<std::int32_t> tokens) override {
+    if (tokens.empty()) return {};
+    LATHE_TRY(check_step(token, std::int64_t(tokens.size())));
+    for (std::int32_t& sampled : tokens) {
+      LATHE_TRY(step(token));
+      sampled = control_.sampled;
+      token = std::max(sampled, 0);  // -1, for logits that are all NaN, is no token
+    }
+    return {};
+  }
+
   Result<std::int32_t> argmax() override {
     LATHE_TRY(check_stepped());
     return control_.sampled;

@@ -3,11 +3,13 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstring>
 #include <map>
 #include <optional>
 
 #include "runtime/executor.h"
 #include "runtime/read_rate.h"
+#include "runtime/service_kernel.h"
 #include "runtime/session_base.h"
 #include "runtime/weights.h"
 
@@ -73,6 +75,8 @@ class CudaSession final : public SessionBase {
       steps.push_back({kernel, bound_->parameters(i)});
     }
     describe(steps);
+    LATHE_TRY(prepare_advance());
+    steps.push_back({&advance_->kernel, advance_parameters_});
     if (kind_ == ExecutorKind::graph) {
       LATHE_ASSIGN(executor_, graph_executor(context(), steps, stream_));
     } else {
@@ -98,6 +102,24 @@ class CudaSession final : public SessionBase {
     return {};
   }
 
+  // No word from the host between the tokens: each step's end prepares the next.
+  Result<void> generate(std::int32_t token, std::span<std::int32_t> tokens) override {
+    if (tokens.empty()) return {};
+    LATHE_TRY(check_step(token, std::int64_t(tokens.size())));
+    LATHE_ASSIGN(ContextScope scope, context().enter());
+    LATHE_TRY(check_not_capturing());
+    LATHE_TRY(write_control(token));
+    const CUdeviceptr first = history_.get() + CUdeviceptr(length_) * sizeof(std::int32_t);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      LATHE_TRY(executor_->launch(stream_));
+      ++length_;
+      stepped_ = true;
+    }
+    LATHE_TRY(fetch(host_history_, first, std::int64_t(tokens.size_bytes())));
+    std::memcpy(tokens.data(), host_history_.get(), tokens.size_bytes());
+    return {};
+  }
+
   Result<std::int32_t> argmax() override {
     LATHE_TRY(check_stepped());
     LATHE_TRY(fetch(host_control_, memory_->addresses().control, sizeof(ControlBlock)));
@@ -115,8 +137,7 @@ class CudaSession final : public SessionBase {
     if (read_rate_ > 0) return read_rate_;
     LATHE_ASSIGN(ContextScope scope, context().enter());
     LATHE_TRY(check_not_capturing());
-    LATHE_ASSIGN(read_rate_,
-                 measure_read_rate(context(), device_->toolchain().assembler(), stream_));
+    LATHE_ASSIGN(read_rate_, measure_read_rate(*device_, stream_));
     return read_rate_;
   }
 
@@ -157,6 +178,18 @@ class CudaSession final : public SessionBase {
     return {};
   }
 
+  Result<void> prepare_advance() {
+    const std::int64_t bytes = std::int64_t{plan_.options.context} * sizeof(std::int32_t);
+    LATHE_ASSIGN(history_, allocate_device(context(), bytes, "token history"));
+    LATHE_ASSIGN(host_history_, allocate_pinned(context(), bytes));
+    LATHE_ASSIGN(ServiceKernel advance, load_advance_kernel(*device_));
+    advance_.emplace(std::move(advance));
+    advance_arguments_[0] = memory_->addresses().control;
+    advance_arguments_[1] = history_.get();
+    for (std::size_t i = 0; i < 2; ++i) advance_parameters_[i] = &advance_arguments_[i];
+    return {};
+  }
+
   void describe(const std::vector<PreparedStep>& steps) {
     report_.device = device_->description();
     report_.assembler = device_->assembler();
@@ -178,9 +211,14 @@ class CudaSession final : public SessionBase {
   CUstream stream_ = nullptr;
   std::optional<BoundWeights> memory_;
   std::optional<BoundPlan> bound_;
+  std::optional<ServiceKernel> advance_;
+  CUdeviceptr advance_arguments_[2] = {};
+  void* advance_parameters_[2] = {};
+  DeviceBuffer history_;  // the token sampled at each position
   std::unique_ptr<Executor> executor_;
   PinnedBuffer host_control_;
   PinnedBuffer host_logits_;
+  PinnedBuffer host_history_;
   bool writes_values_ = false;
   double read_rate_ = 0;
 };

@@ -56,8 +56,7 @@ Result<std::shared_ptr<DeviceImpl>> DeviceImpl::open(const DeviceOptions& option
   device->cache_ = open_cache(options, device->notes_);
   std::vector<Route> routes = options.routes;
   if (routes.empty()) routes.assign(kDefaultRoutes.begin(), kDefaultRoutes.end());
-  device->map_.emplace(device->context_, *device->toolchain_,
-                       device->cache_ ? &*device->cache_ : nullptr, std::move(routes));
+  device->map_.emplace(device->context_, *device->toolchain_, device->cache(), std::move(routes));
   return device;
 }
 

@@ -30,6 +30,7 @@ class DeviceImpl final : public Device {
   const Context& context() const { return context_; }
   const Driver& driver() const { return context_.driver(); }
   const Toolchain& toolchain() const { return *toolchain_; }
+  const DiskCache* cache() const { return cache_ ? &*cache_ : nullptr; }
 
  private:
   explicit DeviceImpl(Context context) : context_(std::move(context)) {}

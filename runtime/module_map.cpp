@@ -219,8 +219,7 @@ Result<Kernel> ModuleMap::make_by(Route route, const KernelKey& key) {
 
   LATHE_ASSIGN(const Ptx ptx, toolchain_.emit(key, target, route));
   info.geometry = ptx.geometry;
-  const std::string content_key =
-      fmt::format("lathe cubin 1\n{}\n{}\n{}", target.name(), assembler.name(), ptx.text);
+  const std::string content_key = cubin_key(ptx.text, target, assembler);
   std::optional<Cubin> known = cache_ ? cache_->find(content_key) : std::nullopt;
   if (known) {
     info.from_cache = true;

@@ -8,7 +8,7 @@
 #include <iterator>
 #include <string>
 
-#include "runtime/device_memory.h"
+#include "runtime/service_kernel.h"
 
 namespace lathe {
 namespace {
@@ -65,26 +65,13 @@ std::string read_kernel(Target target) {
                      fmt::arg("fold", fold));
 }
 
-struct LibraryTraits {
-  using Value = CUlibrary;
-  static void destroy(const Driver& driver, Value value) { driver.cuLibraryUnload(value); }
-};
-
 }  // namespace
 
-Result<double> measure_read_rate(const Context& context, const Assembler& assembler,
-                                 CUstream stream) {
-  const Driver& driver = context.driver();
-  LATHE_ASSIGN(const Cubin cubin,
-               assembler.assemble(read_kernel(context.target()), context.target()));
-  CUlibrary raw_library = nullptr;
-  LATHE_DRIVER_CALL(driver, cuLibraryLoadData, &raw_library, cubin.data(), nullptr, nullptr, 0,
-                    nullptr, nullptr, 0);
-  const DriverHandle<LibraryTraits> library(context, raw_library);
-  CUkernel kernel = nullptr;
-  CUfunction function = nullptr;
-  LATHE_DRIVER_CALL(driver, cuLibraryGetKernel, &kernel, library.get(), kEntry);
-  LATHE_DRIVER_CALL(driver, cuKernelGetFunction, &function, kernel);
+Result<double> measure_read_rate(const DeviceImpl& device, CUstream stream) {
+  const Context& context = device.context();
+  const Driver& driver = device.driver();
+  LATHE_ASSIGN(ServiceKernel reader,
+               load_service_kernel(device, read_kernel(device.target()), kEntry));
 
   std::size_t free = 0, total = 0;
   LATHE_DRIVER_CALL(driver, cuMemGetInfo, &free, &total);
@@ -101,6 +88,7 @@ Result<double> measure_read_rate(const Context& context, const Assembler& assemb
   LATHE_ASSIGN(const Event end, create_event(context, CU_EVENT_DEFAULT));
   LATHE_DRIVER_CALL(driver, cuMemsetD8Async, data.get(), 0, std::size_t(bytes + 16), stream);
 
+  reader.kernel.info.geometry = {.grid_x = unsigned(blocks), .threads = kThreads};
   CUdeviceptr source = data.get();
   CUdeviceptr out = data.get() + CUdeviceptr(bytes);
   void* parameters[] = {&source, &out};
@@ -108,8 +96,8 @@ Result<double> measure_read_rate(const Context& context, const Assembler& assemb
   for (float& elapsed : milliseconds) {
     LATHE_DRIVER_CALL(driver, cuEventRecord, begin.get(), stream);
     for (int i = 0; i < kLaunches; ++i) {
-      LATHE_DRIVER_CALL(driver, cuLaunchKernel, function, unsigned(blocks), 1, 1, kThreads, 1, 1, 0,
-                        stream, parameters, nullptr);
+      LATHE_TRY(check(driver, launch_kernel(driver, reader.kernel, parameters, stream),
+                      "cuLaunchKernel"));
     }
     LATHE_DRIVER_CALL(driver, cuEventRecord, end.get(), stream);
     LATHE_DRIVER_CALL(driver, cuEventSynchronize, end.get());

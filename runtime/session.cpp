@@ -47,15 +47,16 @@ SessionBase::SessionBase(std::shared_ptr<const GgufFile> file, Plan plan, Execut
   report_.scratch_bytes = plan_.arena_bytes;
 }
 
-Result<void> SessionBase::check_step(std::int32_t token) const {
+Result<void> SessionBase::check_step(std::int32_t token, std::int64_t count) const {
   if (token < 0 || token >= plan_.spec.vocab) {
     return Error{Code::out_of_range,
                  fmt::format("Token {} is outside the vocabulary of {}.", token, plan_.spec.vocab),
                  {}};
   }
-  if (length_ >= plan_.options.context) {
+  if (length_ + count > plan_.options.context) {
     return Error{Code::out_of_range,
-                 fmt::format("The context of {} positions is full.", plan_.options.context),
+                 fmt::format("The context of {} positions has {}, and no room for {} more.",
+                             plan_.options.context, length_, count),
                  {}}
         .with("hint", "open the session with a larger context, or roll back");
   }

@@ -19,8 +19,9 @@ class SessionBase : public Session {
  protected:
   SessionBase(std::shared_ptr<const GgufFile> file, Plan plan, ExecutorKind kind);
 
-  // Ok when `token` can be decoded now. Formats only on failure.
-  Result<void> check_step(std::int32_t token) const;
+  // Ok when `token` and what follows it, `count` in all, can be decoded now. Formats only on
+  // failure.
+  Result<void> check_step(std::int32_t token, std::int64_t count = 1) const;
   // Ok when a step has run since the session was opened.
   Result<void> check_stepped() const;
 

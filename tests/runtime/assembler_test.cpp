@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
+#include "runtime/read_rate.h"
+#include "runtime/service_kernel.h"
 #include "tests/runtime/fake_driver.h"
 
 namespace lathe::testing {
@@ -102,6 +105,52 @@ TEST_F(NvJitLinkTest, IsChosenUnlessTheDriverIsOfAnEarlierGeneration) {
   EXPECT_EQ(choose_assembler(context, LATHE_TEST_NVJITLINK, notes).value()->name(), "driver 11.0");
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_NE(notes[0].find("later drivers"), std::string::npos);
+}
+
+// Hands the fake driver what it loads, after the real assembler has accepted the PTX.
+class CheckingAssembler final : public Assembler {
+ public:
+  explicit CheckingAssembler(const Assembler& real) : real_(real) {}
+  const std::string& name() const override { return real_.name(); }
+  Result<Cubin> assemble(std::string_view ptx, const Target& target) const override {
+    LATHE_TRY(real_.assemble(ptx, target));
+    return FakeToolchain().assembler().assemble(ptx, target);
+  }
+
+ private:
+  const Assembler& real_;
+};
+
+class CheckingToolchain final : public Toolchain {
+ public:
+  explicit CheckingToolchain(const Assembler& real) : assembler_(real) {}
+  Result<void> covers(const KernelKey&, Route) const override { return {}; }
+  Result<std::string> compiler(Route) const override { return std::string("none"); }
+  std::string fingerprint() const override { return {}; }
+  Result<Ptx> emit(const KernelKey&, const Target&, Route) const override {
+    return Error{Code::unsupported, "this tool chain only assembles", {}};
+  }
+  const Assembler& assembler() const override { return assembler_; }
+
+ private:
+  CheckingAssembler assembler_;
+};
+
+TEST_F(NvJitLinkTest, AcceptsTheRuntimesOwnKernelsForEveryTarget) {
+  for (int compute : {80, 86, 89, 90, 100, 120}) {
+    FakeDriver fake({.compute = compute});
+    Platform platform = fake.platform();
+    platform.toolchain = [&] { return std::make_unique<CheckingToolchain>(*assembler_); };
+    DeviceOptions options;
+    options.disk_cache = false;
+    const auto device = DeviceImpl::open(options, platform);
+    ASSERT_TRUE(device) << device.error().text();
+    const auto scope = (*device)->context().enter();
+    const auto advance = load_advance_kernel(**device);
+    EXPECT_TRUE(advance) << compute << advance.error().text();
+    const auto rate = measure_read_rate(**device, nullptr);
+    EXPECT_TRUE(rate) << compute << rate.error().text();
+  }
 }
 
 TEST(AssemblerChoice, APathThatNamesNoLibraryIsAnError) {

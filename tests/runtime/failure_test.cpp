@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "runtime/session_base.h"
 #include "tests/runtime/fake_driver.h"
@@ -44,7 +45,8 @@ TEST_P(FailureTest, OfEachCallOfASession) {
         outcome = session.error();
       } else {
         outcome = (*session)->step(1);
-        if (outcome) outcome = (*session)->step(2);
+        std::vector<std::int32_t> tokens(2);
+        if (outcome) outcome = (*session)->generate(2, tokens);
         if (auto token = (*session)->argmax(); outcome && !token) outcome = token.error();
         if (auto logits = (*session)->logits(); outcome && !logits) outcome = logits.error();
         if (auto rate = (*session)->read_rate(); outcome && !rate) outcome = rate.error();

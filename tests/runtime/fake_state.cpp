@@ -1,6 +1,10 @@
 // Owns the counting, failing and deferred work of the fake driver.
 #include "tests/runtime/fake_state.h"
 
+#include <algorithm>
+
+#include "lathe/plan/plan.h"
+
 namespace lathe::testing {
 
 State* g_state = nullptr;
@@ -53,6 +57,12 @@ void drain(FakeStream& stream) {
 }
 
 void run(const FakeLaunch& launch) {
+  if (launch.library->advance) {
+    auto& control = *reinterpret_cast<ControlBlock*>(launch.arguments[0]);
+    reinterpret_cast<std::int32_t*>(launch.arguments[1])[control.position] = control.sampled;
+    control.token = std::max(control.sampled, 0);
+    ++control.position;
+  }
   if (!launch.library->parsed) return;
   std::vector<void*> arguments;
   for (std::uint64_t value : launch.arguments) arguments.push_back(reinterpret_cast<void*>(value));

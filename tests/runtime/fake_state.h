@@ -19,9 +19,11 @@ namespace lathe::testing {
 // What the fake tool chain's cubins begin with.
 inline constexpr char kImageMark[] = "fake cubin\n";
 
+// A loaded kernel. What is neither of the two does nothing.
 struct FakeLibrary {
   std::string text;
-  bool parsed = false;  // text is a key's; otherwise a kernel that does nothing
+  bool parsed = false;   // text is a key's
+  bool advance = false;  // it is the kernel that ends a token
   KernelKey key;
   std::size_t arguments = 0;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -81,6 +82,12 @@ class GpuTest : public ::testing::Test {
     return nullptr;
   }
 
+  static Result<std::shared_ptr<Device>> open_device() {
+    DeviceOptions options;
+    options.disk_cache = false;
+    return Device::open(options);
+  }
+
   const Driver* driver_ = nullptr;
   std::shared_ptr<const GgufFile> file_ = make_model({});
 };
@@ -125,6 +132,23 @@ TEST_F(GpuTest, StepsThatNobodyWaitsForKeepTheirTokens) {
   }
 }
 
+TEST_F(GpuTest, GenerateIsTheSameAsSteps) {
+  for (ExecutorKind kind : {ExecutorKind::eager, ExecutorKind::graph}) {
+    const auto stepped = open(options_for(kind));
+    const auto generated = open(options_for(kind));
+    ASSERT_TRUE(stepped && generated);
+    std::vector<std::int32_t> expected(40), found(40);
+    std::int32_t token = 3;
+    for (std::int32_t& next : expected) {
+      ASSERT_TRUE(stepped->step(token));
+      next = token = stepped->argmax().value();
+    }
+    ASSERT_TRUE(generated->generate(3, std::span(found).first(16)));
+    ASSERT_TRUE(generated->generate(found[15], std::span(found).subspan(16)));
+    EXPECT_EQ(found, expected) << executor_name(kind);
+  }
+}
+
 TEST_F(GpuTest, TheCallersContextAndStreamAreBorrowed) {
   CUdevice device = 0;
   CUcontext context = nullptr;
@@ -160,9 +184,7 @@ TEST_F(GpuTest, TheCallersContextAndStreamAreBorrowed) {
 }
 
 TEST_F(GpuTest, EightThreadsWithASessionEach) {
-  DeviceOptions device_options;
-  device_options.disk_cache = false;
-  const auto device = Device::open(device_options);
+  const auto device = open_device();
   ASSERT_TRUE(device) << device.error().text();
   SessionOptions options = options_for(ExecutorKind::graph);
   options.kernels = device.value();
@@ -181,7 +203,7 @@ TEST_F(GpuTest, EightThreadsWithASessionEach) {
 TEST_F(GpuTest, TwoHundredSessionsLeaveNoMemoryBehind) {
   const auto context = Context::open(*driver_, nullptr, 0);
   ASSERT_TRUE(context) << context.error().text();
-  const auto device = Device::open({.disk_cache = false});
+  const auto device = open_device();
   ASSERT_TRUE(device) << device.error().text();
   const auto free_memory = [&] {
     const auto scope = context->enter();
@@ -262,7 +284,7 @@ TEST_F(GpuTest, TheReadRateIsThatOfADeviceMemory) {
 }
 
 TEST_F(GpuTest, ASingleKernelChecksItsArguments) {
-  const auto device = Device::open({.disk_cache = false});
+  const auto device = open_device();
   ASSERT_TRUE(device) << device.error().text();
   KernelKey key{.type = KernelType::gemv, .format = Format::q8_0};
   key.k = 256;

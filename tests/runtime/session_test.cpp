@@ -118,6 +118,38 @@ TEST_F(SessionTest, StepsThatNobodyWaitsForKeepTheirTokens) {
   EXPECT_EQ(results[2], results[0]);
 }
 
+TEST_F(SessionTest, GenerateIsTheSameAsStepsAndAsksTheHostForNothing) {
+  const Decoded expected = decode(*open(ExecutorKind::cpu), 3, 12);
+  for (ExecutorKind kind : {ExecutorKind::cpu, ExecutorKind::eager, ExecutorKind::graph}) {
+    const auto session = open(kind, 14);
+    ASSERT_TRUE(session);
+    std::vector<std::int32_t> tokens(8);
+    ASSERT_TRUE(session->generate(3, tokens));
+    EXPECT_EQ(session->length(), 8);
+    EXPECT_EQ(session->argmax().value(), tokens.back());
+    std::vector<std::int32_t> more(3);
+    fake_.reset_counts();
+    ASSERT_TRUE(session->generate(tokens.back(), more));
+    if (kind != ExecutorKind::cpu) {
+      EXPECT_EQ(fake_.calls("cuStreamSynchronize"), 1);
+      EXPECT_EQ(fake_.calls("cuStreamWriteValue64"), 1);
+    }
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    ASSERT_TRUE(session->step(tokens.back()));
+    tokens.push_back(session->argmax().value());
+    EXPECT_EQ(tokens, expected.tokens) << executor_name(kind);
+    const auto logits = session->logits().value();
+    EXPECT_TRUE(std::equal(logits.begin(), logits.end(), expected.logits.begin()));
+
+    fake_.reset_counts();
+    EXPECT_EQ(session->generate(1, more).error().code, Code::out_of_range);  // 12 + 3 > 14
+    EXPECT_EQ(session->generate(-1, more).error().code, Code::out_of_range);
+    EXPECT_TRUE(session->generate(1, {}));
+    EXPECT_EQ(fake_.calls(), 0);
+    EXPECT_EQ(session->length(), 12);
+  }
+}
+
 TEST(SessionWithoutMemoryOperations, StepsKeepTheirTokens) {
   FakeDriver fake({.stream_memory_operations = false});
   const auto file = make_model({});

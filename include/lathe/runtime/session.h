@@ -75,6 +75,10 @@ class Session {
   // Decodes one token at position length(). Asynchronous on a GPU. Errors before any launch:
   // out_of_range when the token is not in the vocabulary or the context is full.
   virtual Result<void> step(std::int32_t token) = 0;
+  // Decodes `token` and then, each time, the greatest logit's id: tokens[i] is what argmax() would
+  // say after step i. Faster than steps, for the device does not wait for the host in between.
+  // Waits for the end. A -1 (see argmax) makes what follows it meaningless.
+  virtual Result<void> generate(std::int32_t token, std::span<std::int32_t> tokens) = 0;
   // Waits for the last step. The greatest logit's id (ties to the lower id, NaN never wins);
   // -1 when every logit is NaN.
   virtual Result<std::int32_t> argmax() = 0;

@@ -1,0 +1,31 @@
+// Owns the kernels that belong to the runtime itself: PTX texts of a few lines, outside the table.
+#pragma once
+
+#include <string>
+
+#include "runtime/device_impl.h"
+#include "runtime/device_memory.h"
+
+namespace lathe {
+
+struct LibraryTraits {
+  using Value = CUlibrary;
+  static void destroy(const Driver& driver, Value value) { driver.cuLibraryUnload(value); }
+};
+
+// Loaded like any other kernel, but known by no key. Its geometry is the caller's to set.
+struct ServiceKernel {
+  DriverHandle<LibraryTraits> library;
+  Kernel kernel;
+};
+
+// From the disk cache where the device has one. Wants the context current.
+Result<ServiceKernel> load_service_kernel(const DeviceImpl& device, const std::string& ptx,
+                                          const char* entry);
+
+// Ends a token on the device: notes the sampled token at its position in `history`, and makes it
+// the next token, at the next position. With it, any number of tokens can be queued without the
+// host. Parameters: the control block, and an i32 per position of the context.
+Result<ServiceKernel> load_advance_kernel(const DeviceImpl& device);
+
+}  // namespace lathe
