@@ -6,10 +6,11 @@
 
 namespace lathe::dev {
 
-// e^x to about 1 ulp. Below -87 it returns e^-87 (1.6e-38): softmax weights need no zero.
+// e^x to about 1 ulp, infinity where it overflows. Below -87 it returns e^-87 (1.6e-38): softmax
+// weights need no zero.
 LATHE_DEVICE f32 exponential(f32 argument) {
   f32 x = argument > -87.0f ? argument : -87.0f;  // NaN too, until the end
-  x = x < 88.0f ? x : 88.0f;
+  x = x < 89.0f ? x : 89.0f;  // e^89 overflows in the last product
   // x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 in two parts so that r keeps its low bits.
   const f32 n = round_even(x * 1.44269504f);
   f32 r = fma(n, -0.693145752f, x);
