@@ -51,7 +51,8 @@ void unpack_legacy(const std::byte* blocks, std::int64_t values, float* out) {
   constexpr int kZero = kMin ? 0 : kFifth ? 16 : 8;
   for (std::int64_t b = 0; b < values / 32; ++b) {
     const u8* p = bytes(blocks) + b * kBytes;
-    const float d = load_half(p), m = kMin ? load_half(p + 2) : 0.0f;
+    // Adding -0 changes no value; adding 0 would turn -0 into 0.
+    const float d = load_half(p), m = kMin ? load_half(p + 2) : -0.0f;
     std::uint32_t fifth = 0;
     if (kFifth) std::memcpy(&fifth, p + kHeader, 4);
     const u8* nibbles = p + kBytes - 16;

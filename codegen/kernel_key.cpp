@@ -142,6 +142,8 @@ Result<KernelKey> parse_key(std::string_view text) {
     return part;
   };
   const std::string whole(text);
+  if (text.ends_with('.'))
+    return Error{Code::invalid_argument, fmt::format("kernel key '{}' ends in '.'", whole), {}};
   KernelKey key;
   LATHE_ASSIGN(key.type, kernel_type_by_name(next()));
   LATHE_ASSIGN(key.format, format_by_name(next()));
