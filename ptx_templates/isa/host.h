@@ -96,8 +96,12 @@ LATHE_DEVICE u16 f32_to_f16(f32 v) {
 LATHE_DEVICE u32 byte_permute(u32 a, u32 b, u32 selector) {
   const u64 bytes = static_cast<u64>(b) << 32 | a;
   u32 r = 0;
-  for (int i = 0; i < 4; ++i)
-    r |= static_cast<u32>(bytes >> (8 * (selector >> (4 * i) & 7)) & 255) << (8 * i);
+  for (int i = 0; i < 4; ++i) {
+    const u32 nibble = selector >> (4 * i) & 15;
+    u32 byte = static_cast<u32>(bytes >> (8 * (nibble & 7)) & 255);
+    if (nibble & 8) byte = byte & 128 ? 255 : 0;  // its sign, eight times
+    r |= byte << (8 * i);
+  }
   return r;
 }
 LATHE_DEVICE u32 funnel_right(u32 low, u32 high, u32 shift) {
