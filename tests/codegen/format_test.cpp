@@ -1,0 +1,248 @@
+// Owns the tests of the format table: geometry, decoding against another implementation, rounding.
+#include "lathe/codegen/format.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/random.h"
+
+namespace lathe {
+namespace {
+
+using testing::Random;
+
+std::string name_of(const ::testing::TestParamInfo<FormatRow>& info) {
+  return info.param.name;
+}
+
+class FormatTest : public ::testing::TestWithParam<FormatRow> {
+ protected:
+  std::vector<float> round_trip(const std::vector<float>& in) const {
+    std::vector<std::byte> blocks(
+        static_cast<std::size_t>(row_bytes(format_.format, static_cast<std::int64_t>(in.size()))));
+    format_.pack(in.data(), static_cast<std::int64_t>(in.size()), blocks.data());
+    std::vector<float> out(in.size());
+    format_.unpack(blocks.data(), static_cast<std::int64_t>(in.size()), out.data());
+    return out;
+  }
+
+  // The greatest error that rounding a run of values to this format can make.
+  double greatest_error(const std::vector<float>& x) const {
+    const auto [least, most] = std::minmax_element(x.begin(), x.end());
+    const double top = std::max(std::fabs(*least), std::fabs(*most));
+    const double range = static_cast<double>(*most) - *least;
+    const double low = std::max(0.0, -static_cast<double>(*least));
+    const double half_scale = top * 0x1p-11;  // of a scale or offset stored as f16
+    switch (format_.format) {
+      case Format::f32:
+        return 0;
+      case Format::f16:
+        return top * 0x1p-11;
+      case Format::bf16:
+        return top * 0x1p-8;
+      case Format::q4_0:
+        return top / 14 + half_scale;
+      case Format::q5_0:
+        return top / 30 + half_scale;
+      case Format::q8_0:
+        return top / 254 + half_scale;
+      case Format::q4_1:
+        return range / 30 + 2 * half_scale;
+      case Format::q5_1:
+        return range / 62 + 2 * half_scale;
+      // Half a step, and half a unit of the six-bit scale and of the six-bit min.
+      case Format::q4_k:
+        return (range + low) / 30 + (range + low) / 126 + low / 126 + 2 * half_scale;
+      case Format::q5_k:
+        return (range + low) / 62 + (range + low) / 126 + low / 126 + 2 * half_scale;
+      case Format::q6_k:
+        return top / 62 + top / 254 + half_scale;
+    }
+    return 0;
+  }
+
+  const FormatRow& format_ = GetParam();
+};
+
+INSTANTIATE_TEST_SUITE_P(Formats, FormatTest, ::testing::ValuesIn(formats()), name_of);
+
+TEST_P(FormatTest, IsFoundByNameAndType) {
+  EXPECT_EQ(&row(format_.format), &formats()[static_cast<std::size_t>(format_.format)]);
+  std::string upper = format_.name;
+  for (char& c : upper) c = static_cast<char>(std::toupper(c));
+  for (const std::string& name : {std::string(format_.name), upper}) {
+    const Result<Format> found = format_by_name(name);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(*found, format_.format);
+  }
+  const Result<Format> found = format_by_ggml_type(format_.ggml_type);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(*found, format_.format);
+}
+
+TEST_P(FormatTest, AlignmentDividesEveryBlockOffset) {
+  EXPECT_EQ(format_.bytes % format_.alignment, 0);
+  EXPECT_TRUE(format_.alignment == 16 || format_.bytes % (2 * format_.alignment) != 0);
+  EXPECT_EQ(row_bytes(format_.format, 3 * format_.block), 3 * format_.bytes);
+}
+
+TEST_P(FormatTest, DecodesLikeGguf) {
+  std::ifstream file(LATHE_CODEGEN_DATA "/formats.txt");
+  std::string line, name, hex, word;
+  while (std::getline(file, line)) {
+    std::istringstream in(line);
+    in >> name >> hex;
+    if (name != format_.name) continue;
+    std::vector<std::byte> blocks;
+    for (std::size_t i = 0; i < hex.size(); i += 2)
+      blocks.push_back(static_cast<std::byte>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+    std::vector<std::uint32_t> expected;
+    while (in >> word)
+      expected.push_back(static_cast<std::uint32_t>(std::stoul(word, nullptr, 16)));
+    ASSERT_EQ(row_bytes(format_.format, static_cast<std::int64_t>(expected.size())),
+              static_cast<std::int64_t>(blocks.size()));
+    std::vector<float> values(expected.size());
+    format_.unpack(blocks.data(), static_cast<std::int64_t>(values.size()), values.data());
+    for (std::size_t i = 0; i < values.size(); ++i)
+      EXPECT_EQ(std::bit_cast<std::uint32_t>(values[i]), expected[i]) << "value " << i;
+    return;
+  }
+  FAIL() << "no line for " << format_.name;
+}
+
+TEST_P(FormatTest, OneHotReturnsEveryElement) {
+  const auto size = static_cast<std::size_t>(2 * std::max(format_.block, 32));
+  for (std::size_t hot = 0; hot < size; ++hot) {
+    std::vector<float> in(size);
+    in[hot] = 1;
+    const std::vector<float> out = round_trip(in);
+    for (std::size_t i = 0; i < size; ++i)
+      ASSERT_NEAR(out[i], in[i], 2e-3) << "element " << i << ", hot " << hot;
+  }
+}
+
+TEST_P(FormatTest, RoundTripKeepsToTheStep) {
+  const std::uint64_t seed = testing::fresh_seed();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Random random(seed);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<float> in(static_cast<std::size_t>(std::max(format_.block, 32)));
+    const float offset = random.uniform(-2, 2), scale = random.uniform(0.001f, 10);
+    for (float& x : in) x = scale * (random.normal() + offset);
+    const std::vector<float> out = round_trip(in);
+    const double bound = greatest_error(in);
+    for (std::size_t i = 0; i < in.size(); ++i)
+      ASSERT_LE(std::fabs(static_cast<double>(out[i]) - in[i]), bound) << "element " << i;
+  }
+}
+
+TEST_P(FormatTest, ZerosAndEqualValuesSurvive) {
+  const auto size = static_cast<std::size_t>(std::max(format_.block, 32));
+  EXPECT_EQ(round_trip(std::vector<float>(size)), std::vector<float>(size));
+  for (float value : {0.5f, -0.5f, 1000.0f})
+    for (float x : round_trip(std::vector<float>(size, value)))
+      EXPECT_NEAR(x, value, std::fabs(value) * 0.02);
+}
+
+// Geometry as the GGUF specification has it.
+TEST(Format, TableMatchesTheSpecification) {
+  const struct {
+    const char* name;
+    std::uint32_t type;
+    int block, bytes;
+  } expected[] = {{"f32", 0, 1, 4},       {"f16", 1, 1, 2},      {"bf16", 30, 1, 2},
+                  {"q4_0", 2, 32, 18},    {"q4_1", 3, 32, 20},   {"q5_0", 6, 32, 22},
+                  {"q5_1", 7, 32, 24},    {"q8_0", 8, 32, 34},   {"q4_k", 12, 256, 144},
+                  {"q5_k", 13, 256, 176}, {"q6_k", 14, 256, 210}};
+  ASSERT_EQ(formats().size(), std::size(expected));
+  for (std::size_t i = 0; i < std::size(expected); ++i) {
+    EXPECT_STREQ(formats()[i].name, expected[i].name);
+    EXPECT_EQ(formats()[i].ggml_type, expected[i].type);
+    EXPECT_EQ(formats()[i].block, expected[i].block);
+    EXPECT_EQ(formats()[i].bytes, expected[i].bytes);
+  }
+}
+
+TEST(Format, ErrorsListWhatIsKnown) {
+  const Result<Format> by_name = format_by_name("q3_k");
+  ASSERT_FALSE(by_name);
+  EXPECT_EQ(by_name.error().code, Code::unsupported);
+  EXPECT_NE(by_name.error().message.find("q4_k"), std::string::npos);
+  EXPECT_FALSE(format_by_name(""));
+  EXPECT_FALSE(format_by_name("q4"));
+  const Result<Format> by_type = format_by_ggml_type(11);
+  ASSERT_FALSE(by_type);
+  EXPECT_NE(by_type.error().message.find("11"), std::string::npos);
+}
+
+double half_value(std::uint32_t code) {
+  const int exponent = static_cast<int>(code >> 10 & 31);
+  const double fraction = code & 1023;
+  const double magnitude =
+      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+  return code & 0x8000 ? -magnitude : magnitude;
+}
+
+TEST(HalfPrecision, EveryCodeReadsAsDefined) {
+  for (std::uint32_t code = 0; code < 65536; ++code) {
+    const float value = f16_to_f32(static_cast<std::uint16_t>(code));
+    if ((code & 0x7c00) == 0x7c00) {
+      if (code & 1023)
+        EXPECT_TRUE(std::isnan(value)) << code;
+      else
+        EXPECT_EQ(value, (code & 0x8000 ? -1 : 1) * std::numeric_limits<float>::infinity());
+      continue;
+    }
+    ASSERT_EQ(static_cast<double>(value), half_value(code)) << code;
+    ASSERT_EQ(std::signbit(value), (code & 0x8000) != 0) << code;
+    ASSERT_EQ(f32_to_f16(value), code);
+  }
+}
+
+// Between every two neighbouring codes: the midpoint goes to the even one, its neighbours to the
+// nearer one. Past the greatest half the same rule leads to infinity.
+TEST(HalfPrecision, RoundsToNearestEven) {
+  for (std::uint32_t code = 0; code < 0x7c00; ++code) {
+    const double above = code + 1 == 0x7c00 ? 65536 : half_value(code + 1);
+    const auto middle = static_cast<float>((half_value(code) + above) / 2);
+    const std::uint32_t even = code + (code & 1);
+    ASSERT_EQ(f32_to_f16(middle), even) << code;
+    ASSERT_EQ(f32_to_f16(std::nextafter(middle, 0.0f)), code) << code;
+    ASSERT_EQ(f32_to_f16(std::nextafter(middle, 1e9f)), code + 1) << code;
+    ASSERT_EQ(f32_to_f16(-middle), even | 0x8000) << code;
+  }
+  EXPECT_EQ(f32_to_f16(1e30f), 0x7c00);
+  EXPECT_EQ(f32_to_f16(-std::numeric_limits<float>::infinity()), 0xfc00);
+  EXPECT_TRUE(std::isnan(f16_to_f32(f32_to_f16(std::nanf("")))));
+}
+
+TEST(Bfloat16, EveryCodeAndRounding) {
+  for (std::uint32_t code = 0; code < 65536; ++code) {
+    const float value = bf16_to_f32(static_cast<std::uint16_t>(code));
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(value), code << 16);
+    if (std::isnan(value)) {
+      ASSERT_TRUE(std::isnan(bf16_to_f32(f32_to_bf16(value))));
+      continue;
+    }
+    ASSERT_EQ(f32_to_bf16(value), code);
+    if (std::isinf(value)) continue;
+    const auto between = [&](std::uint32_t low) {
+      return f32_to_bf16(std::bit_cast<float>(code << 16 | low));
+    };
+    ASSERT_EQ(between(0x7fff), code);
+    ASSERT_EQ(between(0x8000), code + (code & 1));
+    ASSERT_EQ(between(0x8001), code + 1);
+  }
+}
+
+}  // namespace
+}  // namespace lathe

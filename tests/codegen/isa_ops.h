@@ -1,0 +1,89 @@
+// Owns one small kernel per function of isa/: word i of the result is the function of words i of
+// three inputs. Compiled for the GPU by NVRTC and for the host, where the emulator runs it.
+#pragma once
+
+#include "ops/math.h"
+
+namespace lathe::dev {
+
+// Where the words of this thread stand.
+LATHE_DEVICE int isa_index(int threads) {
+  return (block_y() * 2 + block_x()) * threads + thread_index();
+}
+
+#define LATHE_ISA_OP(name, expression)                                                         \
+  LATHE_OP isa_##name(const u32* in0, const u32* in1, const u32* in2, u32* out, int threads) { \
+    const int i = isa_index(threads);                                                          \
+    const u32 a = in0[i], b = in1[i], c = in2[i];                                              \
+    (void)a, (void)b, (void)c;                                                                 \
+    out[i] = (expression);                                                                     \
+  }
+
+LATHE_ISA_OP(fma, as_u32(fma(as_f32(a), as_f32(b), as_f32(c))))
+LATHE_ISA_OP(divide, as_u32(divide(as_f32(a), as_f32(b))))
+LATHE_ISA_OP(square_root, as_u32(square_root(as_f32(a))))
+LATHE_ISA_OP(round_even, as_u32(round_even(as_f32(a))))
+LATHE_ISA_OP(f16_to_f32, as_u32(f16_to_f32(a)))
+LATHE_ISA_OP(f32_to_f16, f32_to_f16(as_f32(a)))
+LATHE_ISA_OP(byte_permute, byte_permute(a, b, c))
+LATHE_ISA_OP(funnel_right, funnel_right(a, b, c))
+LATHE_ISA_OP(shuffle, shuffle(a, static_cast<int>(b & 31u)))
+LATHE_ISA_OP(shuffle_f32, as_u32(shuffle(as_f32(a), 7)))
+LATHE_ISA_OP(shuffle_xor, shuffle_xor(a, 1) ^ shuffle_xor(b, 16) ^ shuffle_xor(c, 31))
+LATHE_ISA_OP(shuffle_xor_f32, as_u32(shuffle_xor(as_f32(a), 4)))
+LATHE_ISA_OP(warp_sum, as_u32(warp_sum(static_cast<f32>(static_cast<i32>(a)))))
+LATHE_ISA_OP(warp_max, as_u32(warp_max(static_cast<f32>(static_cast<i32>(a)))))
+LATHE_ISA_OP(indices, static_cast<u32>(thread_index() | lane_index() << 10 | warp_index() << 16 |
+                                       block_x() << 24 | block_y() << 28))
+LATHE_ISA_OP(add_multiply, as_u32(as_f32(a) * as_f32(b) + as_f32(c)))
+LATHE_ISA_OP(integer_to_f32, as_u32(static_cast<f32>(static_cast<i32>(a))))
+LATHE_ISA_OP(exponential, as_u32(exponential(as_f32(a))))
+LATHE_ISA_OP(silu, as_u32(silu(as_f32(a))))
+LATHE_ISA_OP(gelu_tanh, as_u32(gelu_tanh(as_f32(a))))
+
+// Four words at once, from the 16-byte line that holds word i.
+LATHE_OP isa_stream(const u32* in0, const u32*, const u32*, u32* out, int threads) {
+  const int i = isa_index(threads);
+  const u32x4 v = stream_u32x4(in0 + i / 4 * 4);
+  out[i] = i % 4 == 0 ? v.x : i % 4 == 1 ? v.y : i % 4 == 2 ? v.z : v.w;
+}
+
+// Through shared memory, to the mirrored thread of the block.
+LATHE_OP isa_block_barrier(const u32* in0, const u32*, const u32*, u32* out, int threads) {
+  u32* shared = reinterpret_cast<u32*>(shared_memory());
+  const int i = isa_index(threads);
+  shared[thread_index()] = in0[i];
+  block_barrier();
+  out[i] = shared[threads - 1 - thread_index()];
+}
+
+// The same within a warp.
+LATHE_OP isa_warp_barrier(const u32* in0, const u32*, const u32*, u32* out, int threads) {
+  u32* shared = reinterpret_cast<u32*>(shared_memory());
+  const int i = isa_index(threads);
+  shared[thread_index()] = in0[i];
+  warp_barrier();
+  out[i] = shared[thread_index() ^ 31];
+}
+
+LATHE_OP isa_sine(const u32* in0, const u32*, const u32*, u32* out, int threads) {
+  const int i = isa_index(threads);
+  f32 sine, cosine;
+  sine_cosine(static_cast<f32>(static_cast<i32>(in0[i])) * 2.3283064e-10f, sine, cosine);
+  out[i] = as_u32(sine) ^ as_u32(cosine) << 1;
+}
+
+LATHE_OP isa_turns(const u32* in0, const u32* in1, const u32* in2, u32* out, int threads) {
+  const int i = isa_index(threads);
+  const f32 high = as_f32(0x3e000000u | in1[i] >> 9), low = as_f32(0x31000000u | in2[i] >> 9);
+  out[i] = as_u32(turns_at(static_cast<int>(in0[i] >> 12), high, low));
+}
+
+}  // namespace lathe::dev
+
+#define LATHE_ISA_OPS(X)                                                                      \
+  X(fma)                                                                                      \
+  X(divide) X(square_root) X(round_even) X(f16_to_f32) X(f32_to_f16) X(byte_permute)          \
+      X(funnel_right) X(shuffle) X(shuffle_f32) X(shuffle_xor) X(shuffle_xor_f32) X(warp_sum) \
+          X(warp_max) X(indices) X(add_multiply) X(integer_to_f32) X(exponential) X(silu)     \
+              X(gelu_tanh) X(stream) X(block_barrier) X(warp_barrier) X(sine) X(turns)

@@ -1,0 +1,90 @@
+// Owns the reading of PTX text, line by line: no more grammar than the rules need.
+#include "tests/codegen/ptx_text.h"
+
+#include <algorithm>
+#include <sstream>
+
+namespace lathe::testing {
+namespace {
+
+// The line without comment, label, predicate and white space at its ends.
+std::string instruction(std::string line) {
+  line = line.substr(0, line.find("//"));
+  const auto trim = [&] {
+    const std::size_t first = line.find_first_not_of(" \t{");
+    line = first == std::string::npos ? "" : line.substr(first);
+  };
+  trim();
+  if (!line.empty() && line[0] == '@') {
+    const std::size_t space = line.find_first_of(" \t");
+    line = space == std::string::npos ? "" : line.substr(space);
+    trim();
+  }
+  while (!line.empty() && (line.back() == ' ' || line.back() == '\t')) line.pop_back();
+  return line;
+}
+
+bool names_space(std::string_view opcode) {
+  for (const char* space : {".global", ".shared", ".param", ".const"})
+    if (opcode.find(space) != std::string_view::npos) return true;
+  return false;
+}
+
+bool accesses_memory(std::string_view opcode) {
+  for (const char* start : {"ld.", "ldu.", "st.", "atom.", "red."})
+    if (opcode.starts_with(start)) return true;
+  return false;
+}
+
+}  // namespace
+
+std::vector<Target> tested_targets() {
+  std::vector<Target> out;
+  for (const char* name : {"sm_80", "sm_89", "sm_90a", "sm_100", "sm_120"})
+    out.push_back(*parse_target(name));
+  return out;
+}
+
+std::vector<std::string> entry_parameters(std::string_view ptx) {
+  std::vector<std::string> out;
+  const std::size_t entry = ptx.find(".entry ");
+  if (entry == std::string_view::npos) return out;
+  const std::string_view list = ptx.substr(entry, ptx.find(')', entry) - entry);
+  for (std::size_t at = list.find(".param"); at != std::string_view::npos;
+       at = list.find(".param", at + 1))
+    out.emplace_back(list.substr(at + 7, list.find_first_of(",\n", at) - at - 7));
+  return out;
+}
+
+std::string broken_rules(const Ptx& ptx, const KernelKey& key) {
+  std::string out;
+  const auto need = [&](bool good, const std::string& rule) {
+    if (!good) out += rule + "\n";
+  };
+  const std::string& text = ptx.text;
+  need(text.find(".version " + ptx.target.ptx_version() + "\n") != std::string::npos,
+       "no .version " + ptx.target.ptx_version());
+  need(text.find(".target " + ptx.target.name()) != std::string::npos,
+       "no .target " + ptx.target.name());
+  need(ptx.entry == key.symbol(), "the entry point is " + ptx.entry);
+  need(text.find(".entry " + ptx.entry + "(") != std::string::npos, "no .entry " + ptx.entry);
+  const std::vector<std::string> parameters = entry_parameters(text);
+  need(parameters.size() == row(key.type).params(key).size(),
+       "it has " + std::to_string(parameters.size()) + " parameters");
+  for (const std::string& parameter : parameters)
+    need(parameter.starts_with(".u64") || parameter.starts_with(".b64"),
+         "a parameter that is no pointer: " + parameter);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::string code = instruction(line);
+    const std::string opcode = code.substr(0, code.find_first_of(" \t"));
+    need(opcode != ".local" && code.find(".local.") == std::string::npos, "local memory: " + code);
+    need(!opcode.starts_with("call"), "a call: " + code);
+    need(!accesses_memory(opcode) || names_space(opcode), "a generic access: " + code);
+    need(code.find(".approx") == std::string::npos, "an approximate instruction: " + code);
+    need(code.find(".ftz") == std::string::npos, "a flush of subnormals: " + code);
+  }
+  return out;
+}
+
+}  // namespace lathe::testing

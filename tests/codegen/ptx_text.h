@@ -1,0 +1,22 @@
+// Owns what tests ask of PTX text.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/codegen/emit.h"
+
+namespace lathe::testing {
+
+// The targets that every route must serve.
+std::vector<Target> tested_targets();
+
+// Every rule that the text breaks, one line each: the version, target and entry point it must
+// have, pointer parameters only, no local memory, no calls, no generic loads or stores.
+std::string broken_rules(const Ptx& ptx, const KernelKey& key);
+
+// The operands of `.param` declarations of the entry point: ".u64 .ptr ...", one a parameter.
+std::vector<std::string> entry_parameters(std::string_view ptx);
+
+}  // namespace lathe::testing

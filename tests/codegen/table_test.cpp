@@ -1,0 +1,170 @@
+// Owns the tests that hold every row of the kernel table to itself: its functions agree with one
+// another and with the op they call.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/codegen/kernel_cases.h"
+#include "tests/emulation/op_registry.h"
+
+namespace lathe {
+namespace {
+
+using testing::Family;
+using testing::KernelCase;
+
+class TableTest : public ::testing::TestWithParam<Family> {
+ protected:
+  const std::vector<KernelCase> cases_ = testing::kernel_cases(GetParam());
+  const KernelRow& kernel_ = row(GetParam().type);
+};
+
+INSTANTIATE_TEST_SUITE_P(Kernels, TableTest, ::testing::ValuesIn(testing::families()),
+                         [](const auto& info) { return info.param.name(); });
+
+TEST_P(TableTest, CasesAreValid) {
+  ASSERT_FALSE(cases_.empty());
+  for (const KernelCase& c : cases_) {
+    const Result<void> valid = check_key(c.key);
+    EXPECT_TRUE(valid) << valid.error().text();
+  }
+  for (const KernelKey& key : testing::representative_keys(GetParam())) EXPECT_TRUE(check_key(key));
+}
+
+TEST_P(TableTest, GeometryCanBeLaunched) {
+  for (const KernelCase& c : cases_) {
+    const Geometry g = kernel_.geometry(c.key);
+    EXPECT_EQ(g.threads, static_cast<unsigned>(c.key.warps * 32)) << c.text();
+    EXPECT_LE(g.threads, 1024u);
+    EXPECT_GE(g.grid_x, 1u);
+    EXPECT_GE(g.grid_y, 1u);
+    EXPECT_LE(g.grid_y, 65535u);
+    EXPECT_LE(g.shared_bytes, 100u * 1024) << c.text();  // what sm_89 and sm_120 offer
+    EXPECT_EQ(g.shared_bytes % 4, 0u);
+  }
+}
+
+TEST_P(TableTest, ParametersAreStated) {
+  for (const KernelCase& c : cases_) {
+    const std::vector<Param> params = kernel_.params(c.key);
+    std::set<std::string> names;
+    int outputs = 0;
+    for (const Param& param : params) {
+      EXPECT_TRUE(names.insert(param.name).second) << param.name;
+      EXPECT_GT(param.bytes, 0) << c.text() << " " << param.name;
+      EXPECT_TRUE(param.alignment == 4 || param.alignment == 16);
+      EXPECT_EQ(param.per_position, param.element == Element::kv);
+      EXPECT_TRUE(!param.may_alias || param.access == Access::read);
+      outputs += param.access != Access::read;
+    }
+    EXPECT_EQ(outputs, c.key.type == KernelType::kv_append ? 2 : 1);
+    if (c.alias >= 0) {
+      EXPECT_TRUE(params[static_cast<std::size_t>(c.alias)].may_alias) << c.text();
+    }
+  }
+}
+
+TEST_P(TableTest, CallMatchesTheOp) {
+  for (const KernelCase& c : cases_) {
+    const OpCall call = kernel_.call(c.key);
+    const std::size_t count = kernel_.params(c.key).size();
+    const std::vector<void*> pointers(count);
+    const auto values = emulation::op_values(call, pointers);
+    ASSERT_TRUE(values) << values.error().text();
+    std::set<int> used;
+    for (const OpArgument& argument : call.arguments)
+      if (argument.kind == OpArgument::Kind::parameter) used.insert(argument.integer);
+    EXPECT_EQ(used.size(), count) << c.text() << ": a parameter that the op does not get";
+  }
+}
+
+TEST_P(TableTest, CostIsWhatTheParametersSay) {
+  for (const KernelCase& c : cases_) {
+    const Cost cost = kernel_.cost(c.key);
+    EXPECT_GT(cost.bytes_read, 0);
+    EXPECT_GT(cost.bytes_written, 0);
+    EXPECT_GT(cost.operations, 0);
+    std::int64_t readable = 0, writable = 0;
+    for (const Param& param : kernel_.params(c.key)) {
+      if (param.access != Access::write) readable += param.bytes;
+      if (param.access != Access::read) writable += param.bytes;
+    }
+    EXPECT_LE(cost.bytes_read, readable) << c.text();
+    EXPECT_LE(cost.bytes_written, writable) << c.text();
+  }
+}
+
+TEST(KernelTable, RowsAreComplete) {
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < kernel_table().size(); ++i) {
+    const KernelRow& kernel = kernel_table()[i];
+    EXPECT_EQ(static_cast<std::size_t>(kernel.type), i);
+    EXPECT_EQ(&row(kernel.type), &kernel);
+    EXPECT_TRUE(names.insert(kernel.name).second);
+    const Result<KernelType> type = kernel_type_by_name(kernel.name);
+    ASSERT_TRUE(type);
+    EXPECT_EQ(*type, kernel.type);
+    EXPECT_STRNE(kernel.summary, "");
+    EXPECT_STRNE(kernel.bound_reason, "");
+    EXPECT_GE(kernel.bound, 0);
+    EXPECT_LT(kernel.bound, 1e-4);
+  }
+  EXPECT_FALSE(kernel_type_by_name("gemm"));
+}
+
+TEST(KernelTable, EveryTypeHasAFamily) {
+  std::set<KernelType> types;
+  for (const Family& family : testing::families()) types.insert(family.type);
+  EXPECT_EQ(types.size(), kernel_table().size());
+}
+
+TEST(KernelTable, EveryOpIsCalledBySomeKernel) {
+  std::set<std::string> called;
+  for (const Family& family : testing::families())
+    for (const KernelCase& c : testing::kernel_cases(family))
+      called.insert(row(c.key.type).call(c.key).function);
+  for (const emulation::HostOp& op : emulation::host_ops())
+    EXPECT_TRUE(called.contains(op.name)) << op.name << " is no kernel's op";
+}
+
+// Each edit of a valid key must be refused, with the field's name in the message.
+TEST(KernelTable, ChecksNameTheField) {
+  const struct {
+    const char* key;
+    const char* field;
+  } refused[] = {
+      {"gemv.q4_k.k100.n8", "k"},
+      {"gemv.q4_k.n8", "k"},
+      {"gemv.q8_0.k64", "n"},
+      {"gemv.q8_0.k64.n8.w0", "warps"},
+      {"gemv.q8_0.k64.n8.w17", "warps"},
+      {"gemv.q8_0.k64.n8.r9", "rows"},
+      {"embed.q6_k.k128.n8", "k"},
+      {"rms_norm.f32.n1.w4", "k"},
+      {"rms_norm.f16.k64.n1", "f32"},
+      {"rms_norm.f32.k64.n1.eps-1", "epsilon"},
+      {"rope.f32.h4.d64.rot63", "rotary"},
+      {"rope.f32.h4.d64.rot66", "rotary"},
+      {"kv_append.q8_0.kvh1.d64", "q8_0"},
+      {"kv_append.f16.d64", "kv_heads"},
+      {"attention.f16.h7.kvh2.d64", "heads"},
+      {"attention.f16.h8.kvh2.d63", "head_dim"},
+      {"attention.f16.h8.kvh2.d258", "head_dim"},
+      {"attention.bf16.h8.kvh2.d64", "bf16"},
+      {"attention_merge.f32.h8.d64.s0", "splits"},
+      {"glu.f32.w4", "n"},
+      {"argmax.f32.n4.s5", "splits"},
+      {"argmax_merge.f32.s2.w4", "warps"},
+  };
+  for (const auto& [text, field] : refused) {
+    const Result<KernelKey> key = parse_key(text);
+    ASSERT_TRUE(key) << text;
+    const Result<void> result = check_key(*key);
+    ASSERT_FALSE(result) << text;
+    EXPECT_NE(result.error().text().find(field), std::string::npos) << result.error().text();
+    EXPECT_NE(result.error().text().find(key->text()), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace lathe
