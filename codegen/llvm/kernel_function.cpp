@@ -19,7 +19,6 @@ void describe_parameters(llvm::Function& kernel, std::span<const LatheLlvmParame
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const LatheLlvmParameter& parameter = parameters[i];
     llvm::Argument& argument = *kernel.getArg(static_cast<unsigned>(i));
-    argument.setName(parameter.name);
     argument.addAttr(llvm::Attribute::getWithAlignment(
         context, llvm::Align(static_cast<std::uint64_t>(parameter.alignment))));
     // Both together let loads take the read-only path: ld.global.nc.

@@ -69,7 +69,9 @@ void check(const LatheLlvmRequest& request) {
       request.argument_count < 0 || request.threads < 1)
     throw Refusal("the request lacks a function, an entry or a number of threads");
   for (int i = 0; i < request.parameter_count; ++i) {
+    const char* name = request.parameters[i].name;
     const int alignment = request.parameters[i].alignment;
+    if (!name || !*name) throw Refusal("parameter " + std::to_string(i) + " has no name");
     if (alignment < 1 || (alignment & (alignment - 1)))
       throw Refusal("the alignment of parameter " + std::to_string(i) + " is not a power of two");
   }

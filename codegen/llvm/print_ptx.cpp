@@ -20,6 +20,7 @@ namespace lathe::backend {
 namespace {
 
 constexpr char kTriple[] = "nvptx64-nvidia-cuda";
+constexpr int kOldest = 80;  // what the bitcode is compiled for
 
 std::string processor_name(int compute, bool accelerated) {
   return "sm_" + std::to_string(compute) + (accelerated ? "a" : "");
@@ -29,12 +30,14 @@ std::string processor_name(int compute, bool accelerated) {
 // PTX for an earlier processor is PTX for a later one.
 std::string known_processor(const llvm::MCSubtargetInfo& known, const LatheLlvmRequest& request) {
   const std::string wanted = processor_name(request.compute, request.accelerated);
+  if (request.compute < kOldest || request.compute > 999)
+    throw Refusal("the device code is not for " + wanted);
   if (known.isCPUStringValid(wanted)) return wanted;
-  for (int compute = request.compute; compute >= 80; --compute) {
+  for (int compute = request.compute; compute > kOldest; --compute) {
     const std::string name = processor_name(compute, false);
     if (known.isCPUStringValid(name)) return name;
   }
-  throw Refusal("LLVM " LLVM_VERSION_STRING " has no processor for " + wanted);
+  return processor_name(kOldest, false);
 }
 
 // Arithmetic stays as written: no contraction, IEEE division and square root, denormals kept.
@@ -89,8 +92,23 @@ int parse_version(llvm::StringRef text) {
   return major * 10 + minor;
 }
 
-// Names the requested target and version in the header and drops LLVM's comments, which say nothing
-// of the kernel. LLVM writes the least version its processor needs; the request may raise it.
+// LLVM numbers a kernel's parameters; the request has names for them.
+std::string name_parameters(std::string line, const LatheLlvmRequest& request) {
+  const std::string prefix = std::string(request.entry) + "_param_";
+  for (std::size_t at = 0; (at = line.find(prefix, at)) != std::string::npos;) {
+    const char* digits = line.data() + at + prefix.size();
+    int index = 0;
+    const char* end = std::from_chars(digits, line.data() + line.size(), index).ptr;
+    if (end == digits || index >= request.parameter_count) break;
+    const std::string name = request.parameters[index].name;
+    line.replace(at, static_cast<std::size_t>(end - line.data()) - at, name);
+    at += name.size();
+  }
+  return line;
+}
+
+// Names parameters, target and version as requested and drops LLVM's comments, which say nothing of
+// the kernel. LLVM writes the least version its processor needs; the request may raise it.
 std::string finish_text(llvm::StringRef printed, const LatheLlvmRequest& request) {
   std::string out;
   out.reserve(printed.size());
@@ -105,7 +123,7 @@ std::string finish_text(llvm::StringRef printed, const LatheLlvmRequest& request
     } else if (text.starts_with(".target ")) {
       out += ".target " + processor_name(request.compute, request.accelerated);
     } else {
-      out += line.rtrim().str();
+      out += name_parameters(line.rtrim().str(), request);
     }
     out += '\n';
   }

@@ -1,5 +1,8 @@
 // Owns every instruction that C++ cannot spell, for NVRTC and for clang's NVPTX target. Each
 // function has a host twin of the same meaning in isa/host.h and a GPU test that compares the two.
+//
+// Assembly in which other lanes take part must be volatile: the LLVM route lets the optimizer move
+// all other assembly into and out of branches.
 #pragma once
 
 #include "isa/types.h"
@@ -130,7 +133,8 @@ LATHE_DEVICE u16 f32_to_f16(f32 v) {
   return r;
 }
 
-// Bytes of the eight in (a, b), chosen by the four nibbles of `selector`, lowest first.
+// Bytes of the eight in (a, b), chosen by the four nibbles of `selector`, lowest first; a nibble of 8 or
+// more gives the sign bit of byte nibble - 8, eight times.
 LATHE_DEVICE u32 byte_permute(u32 a, u32 b, u32 selector) {
   u32 r;
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(selector));

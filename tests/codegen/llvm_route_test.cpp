@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <regex>
 #include <set>
 #include <string>
@@ -15,8 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "codegen/dynamic_library.h"
 #include "codegen/llvm/lathe_llvm.h"
-#include "codegen/shared_library.h"
 #include "lathe/codegen/emit.h"
 #include "tests/codegen/kernel_cases.h"
 
@@ -127,9 +128,9 @@ class Interface : public ::testing::Test {
  protected:
   void SetUp() override {
     const std::vector<std::string> names = {LATHE_LLVM_LIBRARY};
-    Result<std::shared_ptr<SharedLibrary>> library = SharedLibrary::open(names);
+    Result<DynamicLibrary> library = DynamicLibrary::open(names);
     ASSERT_TRUE(library) << library.error().text();
-    library_ = *library;
+    library_.emplace(std::move(*library));
     ASSERT_TRUE(library_->bind(emit_, "lathe_llvm_emit"));
   }
 
@@ -148,7 +149,7 @@ class Interface : public ::testing::Test {
 
   void expect_works() { EXPECT_TRUE(run().starts_with("0 .version 8.0\n")) << run(); }
 
-  std::shared_ptr<SharedLibrary> library_;
+  std::optional<DynamicLibrary> library_;
   decltype(&lathe_llvm_emit) emit_ = nullptr;
   std::array<LatheLlvmParameter, 3> parameters_ = {{
       {"gate", LATHE_LLVM_READONLY, 16},
@@ -194,12 +195,15 @@ TEST_F(Interface, RefusesWithAReasonAndGoesOn) {
   arguments_[3].kind = LATHE_LLVM_REAL;
   EXPECT_EQ(run(), "failed: argument 3 does not fit glu_silu");
   arguments_[3].kind = LATHE_LLVM_INTEGER;
+  parameters_[2].name = nullptr;
+  EXPECT_EQ(run(), "failed: parameter 2 has no name");
+  parameters_[2].name = "y";
   parameters_[0].alignment = 12;
   EXPECT_EQ(run(), "failed: the alignment of parameter 0 is not a power of two");
   parameters_[0].alignment = 16;
   request_.compute = 50;
   request_.accelerated = 0;
-  EXPECT_TRUE(run().ends_with("has no processor for sm_50")) << run();
+  EXPECT_EQ(run(), "failed: the device code is not for sm_50");
   request_.compute = 90;
   request_.accelerated = 1;
   request_.struct_size = 8;
@@ -211,6 +215,13 @@ TEST_F(Interface, RefusesWithAReasonAndGoesOn) {
 TEST_F(Interface, TakesAnEntryNamedLikeTheFunction) {
   request_.entry = "glu_silu";
   EXPECT_EQ(entries(run()), std::vector<std::string>{"glu_silu"});
+}
+
+TEST_F(Interface, NamesTheParameters) {
+  const std::string ptx = run();
+  for (const char* name : {"gate", "up", "y"})
+    EXPECT_EQ(count(ptx, std::string("[") + name + "]"), 1u) << ptx;
+  EXPECT_EQ(count(ptx, "_param_"), 0u);
 }
 
 TEST_F(Interface, ReadsThroughTheCacheOnlyWhereNothingIsWritten) {
