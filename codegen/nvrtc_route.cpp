@@ -1,6 +1,8 @@
 // Owns the NVRTC route: CUDA C++ text to PTX through libnvrtc, loaded at run time.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "codegen/device_sources.h"
@@ -49,12 +51,22 @@ std::string program_log(const Program& program) {
 }
 
 // NVRTC writes the PTX version of its own release. The device code uses nothing newer than the
-// target's first version, so the older number lets older drivers take the same text.
+// target's first version, so the older number lets older drivers take the same text, once the hints
+// that NVRTC adds on its own are gone: `.pragma "used_bytes_mask ..."`, which came with PTX 8.3.
 void lower_ptx_version(std::string& ptx, const Target& target) {
-  const std::size_t at = ptx.find(".version ");
-  const std::size_t end = ptx.find('\n', at);
-  if (at != std::string::npos && end != std::string::npos)
-    ptx.replace(at, end - at, ".version " + target.ptx_version());
+  std::string out;
+  out.reserve(ptx.size());
+  for (std::size_t at = 0; at < ptx.size();) {
+    const std::size_t end = std::min(ptx.find('\n', at), ptx.size());
+    const std::string_view line = std::string_view(ptx).substr(at, end - at);
+    if (line.starts_with(".version ")) {
+      out += ".version " + target.ptx_version() + '\n';
+    } else if (target.ptx >= 83 || line.find("used_bytes_mask") == std::string_view::npos) {
+      out.append(line) += '\n';
+    }
+    at = end + 1;
+  }
+  ptx = std::move(out);
 }
 
 }  // namespace
