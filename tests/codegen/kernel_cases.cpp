@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <map>
 
 namespace lathe::testing {
 namespace {
@@ -269,21 +270,24 @@ std::vector<Family> families() {
 }
 
 std::vector<KernelKey> representative_keys(const Family& family) {
-  KernelKey key = kernel_cases(family).back().key;
-  if (family.type != KernelType::gemv) return {key};
-  key.k = 4096;
-  key.n = 4096;
-  key.rows = 1;
-  key.warps = 4;
-  key.bias = false;
-  key.residual = true;
-  KernelKey wide = key;
-  wide.k = 14336;
-  wide.rows = 4;
-  wide.warps = 8;
-  wide.residual = false;
-  wide.bias = true;
-  return {key, wide};
+  // Two shapes where loops or registers differ much, among them ones that no vector load fits.
+  static const std::map<KernelType, std::vector<const char*>> shapes = {
+      {KernelType::embed, {"k4096.n128256"}},
+      {KernelType::rms_norm, {"k4096.n1.w8.eps1e-5.res", "k7.n1.w3.eps1e-6"}},
+      {KernelType::gemv, {"k4096.n4096.res", "k14336.n4096.w8.r4.bias"}},
+      {KernelType::rope, {"h32.d128.rot128.halves", "h9.d80.rot32"}},
+      {KernelType::kv_append, {"kvh8.d128"}},
+      {KernelType::attention, {"h32.kvh8.d128.s16.scale88388346e-9", "h8.kvh1.d256.win512.s16"}},
+      {KernelType::attention_merge, {"h32.d128.s16"}},
+      {KernelType::glu, {"n14336", "n14336.gelu_tanh"}},
+      {KernelType::argmax, {"n128256.s64.w8"}},
+      {KernelType::argmax_merge, {"s64.w1"}},
+  };
+  std::vector<KernelKey> out;
+  for (const char* shape : shapes.at(family.type))
+    out.push_back(*parse_key(std::string(row(family.type).name) + "." + row(family.format).name +
+                             "." + shape));
+  return out;
 }
 
 }  // namespace lathe::testing
