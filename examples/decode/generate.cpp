@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <deque>
 #include <memory>
 
 namespace lathe::decode {
@@ -67,15 +69,43 @@ class Generator {
       LATHE_TRY(options_.on_token(id));
       out_.ids.push_back(id);
       if (ends_after_token()) break;
-      LATHE_TRY(session_.step(id));
-      LATHE_ASSIGN(id, choose());
-      out_.bytes_read += weight_bytes_ + session_.plan().kv_bytes_read(session_.length());
-      ++out_.steps;
+      LATHE_ASSIGN(id, feed(id));
       if (record_.has_file()) LATHE_TRY(write_logits());
       LATHE_TRY(hash_logits());
     }
     out_.step_seconds = take_seconds();
     return {};
+  }
+
+  // The token that follows this one.
+  Result<std::int32_t> feed(std::int32_t id) {
+    if (sampler_) {
+      LATHE_TRY(session_.step(id));
+      count_step(session_.length());
+      return choose();
+    }
+    if (ready_.empty()) LATHE_TRY(run_ahead(id));
+    const std::int32_t next = ready_.front();
+    ready_.pop_front();
+    return checked(next);
+  }
+
+  // Never further than the context or the wanted number of tokens.
+  Result<void> run_ahead(std::int32_t id) {
+    int count = std::min(options_.ahead, session_.plan().options.context - session_.length());
+    if (options_.max_tokens >= 0)
+      count = std::min(count, options_.max_tokens - static_cast<int>(out_.ids.size()));
+    for (int i = 1; i <= count; ++i) count_step(session_.length() + i);
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
+    LATHE_TRY(session_.generate(id, tokens));
+    ready_.assign(tokens.begin(), tokens.end());
+    return {};
+  }
+
+  // A step that sees so many positions.
+  void count_step(int length) {
+    out_.bytes_read += weight_bytes_ + session_.plan().kv_bytes_read(length);
+    ++out_.steps;
   }
 
   // Waits for the step before.
@@ -88,10 +118,13 @@ class Generator {
     } else {
       LATHE_ASSIGN(id, session_.argmax());
     }
+    return checked(id);
+  }
+
+  Result<std::int32_t> checked(std::int32_t id) const {
     if (id >= 0) return id;
-    return Error{Code::internal,
-                 fmt::format("no logit at position {} is a number", session_.length() - 1),
-                 {}};
+    const std::size_t position = options_.prompt.size() + out_.ids.size() - 1;
+    return Error{Code::internal, fmt::format("no logit at position {} is a number", position), {}};
   }
 
   bool ends(std::int32_t id) {
@@ -102,7 +135,8 @@ class Generator {
   bool ends_after_token() {
     if (static_cast<int>(out_.ids.size()) == options_.max_tokens) return end(Ending::max_tokens);
     if (options_.interrupted()) return end(Ending::interrupted);
-    return session_.length() == session_.plan().options.context && end(Ending::context_full);
+    return ready_.empty() && session_.length() == session_.plan().options.context &&
+           end(Ending::context_full);
   }
 
   bool end(Ending ending) {
@@ -120,6 +154,7 @@ class Generator {
   }
 
   Result<void> hash_logits() {
+    if (options_.ahead > 1) return {};
     const Clock::time_point begin = Clock::now();
     LATHE_ASSIGN(const std::span<const float> logits, session_.logits());
     record_.hash(logits);
@@ -141,6 +176,7 @@ class Generator {
   LogitsRecord& record_;
   const std::int64_t weight_bytes_;
   std::unique_ptr<text::Sampler> sampler_;  // null: always the greatest logit
+  std::deque<std::int32_t> ready_;          // run ahead, and not yet part of the answer
   Clock::time_point start_;
   Clock::duration uncounted_{};
   Generation out_;

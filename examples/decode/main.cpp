@@ -59,6 +59,7 @@ Result<Generation> answer(Session& session, const Prompt& prompt, const Options&
       .prompt = prompt.ids,
       .max_tokens = options.max_tokens,
       .sampler = options.sampler,
+      .ahead = options.ahead,
       .is_stop = [&](std::int32_t id) { return prompt.tokenizer && prompt.tokenizer->is_stop(id); },
       .on_token =
           [&](std::int32_t id) {
@@ -105,7 +106,7 @@ Result<int> run(const Options& options, Clock::time_point start) {
   summary.model = options.model;
   summary.prompt = prompt.ids;
   summary.text = output.text();
-  summary.logits_hash = record.digest();
+  if (options.ahead == 1) summary.logits_hash = record.digest();
   summary.open_seconds = open.seconds;
   summary.first_token_seconds += summary.generation.prompt_seconds;
   summary.report = open.session->report();

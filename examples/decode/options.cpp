@@ -114,6 +114,11 @@ void add_execution_options(CLI::App& app, Options& options, Names& names) {
   app.add_option("--threads", options.session.threads, "Of the CPU executor (default: all cores)")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
+  app.add_option("--ahead", options.ahead,
+                 "Likeliest tokens that a GPU runs without the host in between: faster, but text\n"
+                 "comes in lots, and there is no hash of the logits (default 1)")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
   CLI::Option* no_cache =
       app.add_flag("--no-cache", names.no_cache, "Neither read nor keep compiled kernels");
   app.add_option("--cache-dir", options.session.cache_directory,
@@ -153,6 +158,10 @@ void check_options(const CLI::App& app, const Names& names, Options& options) {
   choose_executor(names, options);
   if (const std::string problem = text::check(options.sampler); !problem.empty())
     throw CLI::ValidationError(problem);
+  const bool needs_logits = options.sampler.temperature != 0 ||
+                            options.sampler.repeat_penalty != 1 || !options.logits_file.empty();
+  if (options.ahead > 1 && needs_logits)
+    throw CLI::ValidationError("--ahead", "it cannot go with sampling, penalties or --logits");
   const bool has_prompt = app.count("--prompt") + app.count("prompt") + app.count("--tokens") > 0;
   if (!options.explain && !has_prompt)
     throw CLI::ValidationError("there is nothing to continue: give a prompt, or --tokens");

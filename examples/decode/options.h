@@ -22,6 +22,7 @@ struct Options {
 
   int max_tokens = 256;  // -1: until the context is full
   text::SamplerOptions sampler;
+  int ahead = 1;
 
   SessionOptions session;
   bool may_fall_back = false;  // to the CPU, if no GPU can be used

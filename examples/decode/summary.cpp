@@ -56,7 +56,7 @@ std::string line(const Summary& summary) {
   if (run.prompt_seconds > 0) {
     text += fmt::format(", {} tokens of prompt in {:.2f} s, first token after {:.2f} s",
                         run.prompt_fed, run.prompt_seconds, summary.first_token_seconds);
-    text += ", logits " + hash_text(summary.logits_hash);
+    if (summary.logits_hash) text += ", logits " + hash_text(*summary.logits_hash);
   }
   if (!summary.report.assembler.empty())
     text += fmt::format(", {} kernels built and {} from cache", summary.report.kernels_built,
@@ -66,22 +66,23 @@ std::string line(const Summary& summary) {
 
 std::string json(const Summary& summary) {
   const Generation& run = summary.generation;
-  const Json object = {{"model", summary.model},
-                       {"prompt_ids", summary.prompt},
-                       {"ids", run.ids},
-                       {"text", summary.text},
-                       {"ending", ending_name(run.ending)},
-                       {"logits_xxh3_64", hash_text(summary.logits_hash)},
-                       {"open_seconds", summary.open_seconds},
-                       {"prompt_tokens_fed", run.prompt_fed},
-                       {"prompt_seconds", run.prompt_seconds},
-                       {"first_token_seconds", summary.first_token_seconds},
-                       {"steps", run.steps},
-                       {"step_seconds", run.step_seconds},
-                       {"tokens_per_second", tokens_per_second(run)},
-                       {"bytes_read", run.bytes_read},
-                       {"bytes_per_second", bytes_per_second(run)},
-                       {"report", report_json(summary)}};
+  const Json object = {
+      {"model", summary.model},
+      {"prompt_ids", summary.prompt},
+      {"ids", run.ids},
+      {"text", summary.text},
+      {"ending", ending_name(run.ending)},
+      {"logits_xxh3_64", summary.logits_hash ? Json(hash_text(*summary.logits_hash)) : Json()},
+      {"open_seconds", summary.open_seconds},
+      {"prompt_tokens_fed", run.prompt_fed},
+      {"prompt_seconds", run.prompt_seconds},
+      {"first_token_seconds", summary.first_token_seconds},
+      {"steps", run.steps},
+      {"step_seconds", run.step_seconds},
+      {"tokens_per_second", tokens_per_second(run)},
+      {"bytes_read", run.bytes_read},
+      {"bytes_per_second", bytes_per_second(run)},
+      {"report", report_json(summary)}};
   // Paths and names in files need not be UTF-8.
   return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -16,10 +17,10 @@ struct Summary {
   std::span<const std::int32_t> prompt;
   std::string text;  // empty without a tokenizer
   Generation generation;
-  std::uint64_t logits_hash = 0;
-  double open_seconds = 0;         // kernels and weights
-  double first_token_seconds = 0;  // from the start of the program
-  double read_rate = 0;            // bytes per second that the card reaches; 0 on the CPU
+  std::optional<std::uint64_t> logits_hash;  // none if the logits stayed on the device
+  double open_seconds = 0;                   // kernels and weights
+  double first_token_seconds = 0;            // from the start of the program
+  double read_rate = 0;                      // bytes per second that the card reaches; 0 on the CPU
   SessionReport report;
   std::vector<std::string> notes;
 };

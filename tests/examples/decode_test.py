@@ -86,8 +86,8 @@ class Text(DecodeTest):
 
     def test_plan_needs_no_prompt(self):
         self.assertIn("gemv.f32.k64.n96", self.decode("--plan").stdout)
-        plan = json.loads(self.decode("--explain", "--json", "--kv", "f32").stdout)
-        self.assertEqual(plan["options"]["kv"], "f32")
+        plan = json.loads(self.decode("--explain", "--json", "--kv", "f16").stdout)
+        self.assertEqual(plan["options"]["kv"], "f16")
 
 
 class Tokens(DecodeTest):
@@ -107,11 +107,22 @@ class Tokens(DecodeTest):
         found = self.object("--tokens", "5,6,7", "-n", "20", model=path)
         self.assertEqual(found["ending"], "stop token")
         self.assertEqual(found["ids"], ids[:ids.index(ids[4])])
+        ahead = self.object("--tokens", "5,6,7", "-n", "20", "--ahead", "16", model=path)
+        self.assertEqual((ahead["ending"], ahead["ids"]), (found["ending"], found["ids"]))
 
     def test_the_context_ends_the_answer(self):
         found = self.object("--tokens", "5,6,7", "-n", "-1", "--context", "8", model=self.mute)
         self.assertEqual(found["ending"], "context full")
         self.assertEqual(len(found["ids"]), 6)
+
+    def test_running_ahead_changes_nothing_but_the_hash(self):
+        for more in (["-n", "20"], ["-n", "-1", "--context", "16"], ["-n", "1"], ["-n", "0"]):
+            arguments = ["--tokens", "5,6,7", *more]
+            stepped = self.object(*arguments, model=self.mute)
+            ahead = self.object(*arguments, "--ahead", "7", model=self.mute)
+            for name in ("ids", "ending", "steps", "bytes_read"):
+                self.assertEqual(stepped[name], ahead[name], f"{name} with {more}")
+            self.assertIsNone(ahead["logits_xxh3_64"])
 
     def test_logits_has_a_vocabulary_for_each_position_fed(self):
         path = self.folder / "logits"
@@ -127,7 +138,7 @@ class Tokens(DecodeTest):
         first = run("--threads", "1")
         other = run("--threads", "2", "--logits", self.folder / "unused")
         self.assertEqual(first["logits_xxh3_64"], other["logits_xxh3_64"])
-        self.assertNotEqual(first["logits_xxh3_64"], run("--kv", "f32")["logits_xxh3_64"])
+        self.assertNotEqual(first["logits_xxh3_64"], run("--kv", "f16")["logits_xxh3_64"])
 
     def test_a_seed_repeats_and_another_differs(self):
         def draw(seed):
@@ -233,6 +244,8 @@ class CommandLinesThatMakeNoSense(DecodeTest):
                 (["temperature"], [*model, "hi", "--temperature", "-1"]),
                 (["top-p"], [*model, "hi", "--top-p", "2"]),
                 (["--seed"], [*model, "hi", "--seed", "dice"]),
+                (["--ahead"], [*model, "hi", "--ahead", "4", "--temperature", "1"]),
+                (["--ahead"], [*model, "hi", "--ahead", "0"]),
                 (["--threads"], [*model, "hi", "--threads", "0"]),
                 (["--cache-dir"], [*model, "hi", "--no-cache", "--cache-dir", "x"]),
                 (["--frobnicate"], [*model, "hi", "--frobnicate"])):

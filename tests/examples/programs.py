@@ -19,12 +19,14 @@ class ProgramTest(unittest.TestCase):
     """A test of one program, which a class names."""
 
     program = ""
+    extra_environment = {}
 
     def run_program(self, *arguments, stdin="", text=True, env=None, **options):
         return subprocess.run(
             [PROGRAMS / self.program, *map(str, arguments)],
             input=stdin if text else stdin.encode(), capture_output="stdout" not in options,
-            text=text, timeout=300, env={**environment(), **(env or {})}, **options)
+            text=text, timeout=300, env={**environment(), **self.extra_environment, **(env or {})},
+            **options)
 
     def succeed(self, *arguments, **options):
         run = self.run_program(*arguments, **options)
