@@ -29,6 +29,17 @@ class Stopwatch {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
+// The steps that no other step waits for.
+std::vector<int> unawaited(const std::vector<std::vector<int>>& dependencies) {
+  std::vector<bool> awaited(dependencies.size());
+  for (const std::vector<int>& steps : dependencies)
+    for (int step : steps) awaited[std::size_t(step)] = true;
+  std::vector<int> out;
+  for (std::size_t i = 0; i < awaited.size(); ++i)
+    if (!awaited[i]) out.push_back(int(i));
+  return out;
+}
+
 class CudaSession final : public SessionBase {
  public:
   CudaSession(std::shared_ptr<const GgufFile> file, Plan plan, ExecutorKind kind,
@@ -78,7 +89,9 @@ class CudaSession final : public SessionBase {
     LATHE_TRY(prepare_advance());
     steps.push_back({&advance_->kernel, advance_parameters_});
     if (kind_ == ExecutorKind::graph) {
-      LATHE_ASSIGN(executor_, graph_executor(context(), steps, stream_));
+      std::vector<std::vector<int>> dependencies = step_dependencies(plan_);
+      dependencies.push_back(unawaited(dependencies));  // of the step that ends the token
+      LATHE_ASSIGN(executor_, graph_executor(context(), steps, dependencies, stream_));
     } else {
       executor_ = eager_executor(context(), std::move(steps));
     }

@@ -25,9 +25,11 @@ class Executor {
 
 // One launch per step. The steps' parameters must outlive the executor.
 std::unique_ptr<Executor> eager_executor(const Context& context, std::vector<PreparedStep> steps);
-// The same launches recorded once, replayed as one.
+// The same launches recorded once, replayed as one. dependencies[i] are the steps that step i waits
+// for (step_dependencies); steps that need not wait for each other run at the same time.
 Result<std::unique_ptr<Executor>> graph_executor(const Context& context,
                                                  const std::vector<PreparedStep>& steps,
+                                                 const std::vector<std::vector<int>>& dependencies,
                                                  CUstream stream);
 
 }  // namespace lathe

@@ -35,14 +35,18 @@ class GraphExecutor final : public Executor {
 
 Result<std::unique_ptr<Executor>> graph_executor(const Context& context,
                                                  const std::vector<PreparedStep>& steps,
+                                                 const std::vector<std::vector<int>>& dependencies,
                                                  CUstream stream) {
   const Driver& driver = context.driver();
   CUgraph raw_graph = nullptr;
   LATHE_DRIVER_CALL(driver, cuGraphCreate, &raw_graph, 0);
   const DriverHandle<GraphTraits> graph(context, raw_graph);
 
-  CUgraphNode last = nullptr;
+  std::vector<CUgraphNode> nodes;
   for (const PreparedStep& step : steps) {
+    std::vector<CUgraphNode> before;
+    for (int index : dependencies[nodes.size()])
+      before.push_back(nodes[static_cast<std::size_t>(index)]);
     const Geometry& geometry = step.kernel->info.geometry;
     CUDA_KERNEL_NODE_PARAMS node = {};
     node.func = step.kernel->function;
@@ -55,9 +59,9 @@ Result<std::unique_ptr<Executor>> graph_executor(const Context& context,
     node.sharedMemBytes = geometry.shared_bytes;
     node.kernelParams = step.parameters;  // copied into the node
     CUgraphNode added = nullptr;
-    LATHE_DRIVER_CALL(driver, cuGraphAddKernelNode, &added, graph.get(), last ? &last : nullptr,
-                      last ? 1 : 0, &node);
-    last = added;
+    LATHE_DRIVER_CALL(driver, cuGraphAddKernelNode, &added, graph.get(), before.data(),
+                      before.size(), &node);
+    nodes.push_back(added);
   }
   CUgraphExec executable = nullptr;
   LATHE_DRIVER_CALL(driver, cuGraphInstantiateWithFlags, &executable, graph.get(), 0);

@@ -33,6 +33,7 @@ struct FakeLaunch {
 };
 struct FakeGraph {
   std::deque<FakeLaunch> nodes;
+  std::vector<std::vector<std::size_t>> waits_for;  // by node
 };
 struct FakeStream {
   std::deque<std::function<void()>> queue;

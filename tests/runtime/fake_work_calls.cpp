@@ -1,4 +1,5 @@
 // Owns the fake driver's calls about streams, events, libraries, launches and graphs.
+#include <algorithm>
 #include <cstring>
 
 #include "tests/runtime/fake_state.h"
@@ -153,10 +154,16 @@ CUresult fake_graph_add(CUgraphNode* node, CUgraph graph, const CUgraphNode* dep
                         std::size_t count, const CUDA_KERNEL_NODE_PARAMS* params) {
   FAKE_ENTER("cuGraphAddKernelNode");
   auto* to = reinterpret_cast<FakeGraph*>(graph);
-  // The nodes run in the order they were added; that is only right for a chain.
-  const void* last = to->nodes.empty() ? nullptr : &to->nodes.back();
-  const void* given = count == 1 ? static_cast<const void*>(dependencies[0]) : nullptr;
-  if (count > 1 || given != last) violation("the graph is no chain");
+  std::vector<std::size_t> waits_for;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto same = [&](const FakeLaunch& launch) {
+      return static_cast<const void*>(&launch) == static_cast<const void*>(dependencies[i]);
+    };
+    const auto found = std::ranges::find_if(to->nodes, same);
+    if (found == to->nodes.end()) violation("a node waits for what is no node of its graph");
+    waits_for.push_back(static_cast<std::size_t>(found - to->nodes.begin()));
+  }
+  to->waits_for.push_back(std::move(waits_for));
   to->nodes.push_back(make_launch(params->func, params->kernelParams));
   *node = reinterpret_cast<CUgraphNode>(&to->nodes.back());
   return CUDA_SUCCESS;
@@ -178,13 +185,27 @@ CUresult fake_executable_destroy(CUgraphExec executable) {
   delete reinterpret_cast<FakeGraph*>(executable);
   return status;
 }
+// Of the nodes that may run now always the last: as far from the order of the plan as the graph
+// lets it be, so that a dependency left out shows in the logits.
+void run_late_first(const FakeGraph& graph) {
+  std::vector<bool> done(graph.nodes.size());
+  const auto ready = [&](std::size_t i) {
+    return !done[i] &&
+           std::ranges::all_of(graph.waits_for[i], [&](std::size_t j) { return done[j]; });
+  };
+  for (std::size_t run_now = 0; run_now < graph.nodes.size(); ++run_now) {
+    std::size_t i = graph.nodes.size();
+    while (i-- > 0 && !ready(i)) {
+    }
+    run(graph.nodes[i]);
+    done[i] = true;
+  }
+}
 CUresult fake_graph_launch(CUgraphExec executable, CUstream stream) {
   FAKE_ENTER("cuGraphLaunch");
   if (!g_state->options.execute) return CUDA_SUCCESS;
   auto* graph = reinterpret_cast<FakeGraph*>(executable);
-  stream_of(stream).queue.push_back([graph] {
-    for (const FakeLaunch& launch : graph->nodes) run(launch);
-  });
+  stream_of(stream).queue.push_back([graph] { run_late_first(*graph); });
   return CUDA_SUCCESS;
 }
 CUresult fake_graph_upload(CUgraphExec, CUstream) {

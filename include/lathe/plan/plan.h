@@ -108,6 +108,10 @@ struct Plan {
 Result<Plan> build_plan(const GgufFile& file, const ModelSpec& spec, const PlanOptions& options);
 Result<Plan> build_plan(const GgufFile& file, const PlanOptions& options);
 
+// For each step the earlier steps it must wait for, without those that others among them wait for
+// already. Steps with no path between them may run at the same time: q, k and v, gate and up.
+std::vector<std::vector<int>> step_dependencies(const Plan& plan);
+
 // RoPE table of a spec: for each pair i the frequency in revolutions per position as a float pair
 // (high, low), interleaved, so that a kernel finds the angle of any position to f32 accuracy. All
 // of head_dim rotates when the spec has no dims.
