@@ -116,7 +116,8 @@ std::string finish_text(llvm::StringRef printed, const LatheLlvmRequest& request
     const auto [line, rest] = printed.split('\n');
     printed = rest;
     const llvm::StringRef text = line.trim();
-    if (text.starts_with("//") || (text.empty() && out.empty())) continue;
+    const bool after_blank = out.empty() || llvm::StringRef(out).ends_with("\n\n");
+    if (text.starts_with("//") || (text.empty() && after_blank)) continue;
     if (text.starts_with(".version ")) {
       const int version = std::max(parse_version(text.substr(9)), request.ptx);
       out += ".version " + std::to_string(version / 10) + "." + std::to_string(version % 10);
