@@ -198,19 +198,19 @@ TEST_F(DiskCacheTest, ProcessesThatRaceSeeWholeEntriesOnly) {
 
 TEST_F(DiskCacheTest, AKilledWriterLeavesNoEntryAndItsFileIsSwept) {
   const DiskCache cache = open();
+  const auto bytes = payload_of(4 << 20, 9);  // made here: the child does nothing but write
   int killed_in_the_middle = 0;
   for (int delay = 0; delay < 30; ++delay) {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      const auto bytes = payload_of(4 << 20, 9);
       for (;;) static_cast<void>(cache.store(key_, bytes));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5 + delay));
     ::kill(child, SIGKILL);
     ASSERT_EQ(::waitpid(child, nullptr, 0), child);
     const auto found = cache.find(key_);
-    EXPECT_TRUE(!found || *found == payload_of(4 << 20, 9));
+    EXPECT_TRUE(!found || *found == bytes);
     killed_in_the_middle += files_in(cache.directory() + "/tmp") > 0;
   }
   EXPECT_GT(killed_in_the_middle, 0);
