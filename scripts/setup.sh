@@ -191,6 +191,10 @@ write_env() {
 export LATHE_NVRTC="\${LATHE_NVRTC:-$cuda_nvrtc}"
 export LATHE_NVJITLINK="\${LATHE_NVJITLINK:-$cuda_nvjitlink}"
 TEXT
+  # NVRTC opens its builtins by name alone, and nothing tells the linker of a wheel's folder.
+  [[ $cuda_nvrtc != "$build"/* ]] || cat <<TEXT
+export LD_LIBRARY_PATH="$(dirname "$cuda_nvrtc")\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}"
+TEXT
 }
 
 main() {
