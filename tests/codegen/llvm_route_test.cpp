@@ -45,9 +45,8 @@ std::vector<std::string> lines_of(const std::string& text) {
 // What must not stand in a kernel's PTX: each line with local memory, a call or an access whose
 // address space the compiler did not find out.
 std::string unwanted(const std::string& ptx) {
-  static const std::regex pattern(
-      R"(\.local\b|^\s*(@!?%p\d+ )?call\b|\.func\b)"
-      R"(|\b(ld|st)\.(volatile\.)?(v[248]\.)?[bfsu]\d+\b)");
+  static const std::regex pattern(R"(\.local\b|^\s*(@!?%p\d+ )?call\b|\.func\b)"
+                                  R"(|\b(ld|st)\.(volatile\.)?(v[248]\.)?[bfsu]\d+\b)");
   std::string out;
   for (const std::string& line : lines_of(ptx))
     if (!line.starts_with("//") && std::regex_search(line, pattern)) out += line + "\n";
