@@ -1,10 +1,13 @@
 // Owns the parsing and the messages that are the same in all programs.
 #include "examples/command_line.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <memory>
 
 namespace lathe::command_line {
@@ -47,14 +50,25 @@ std::string version(std::string_view program) {
                      codegen_fingerprint().substr(0, 12));
 }
 
+void open_standard_streams() {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor) {
+    // open() takes the lowest number that is free: this one.
+    if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) ::open("/dev/null", O_RDWR);
+  }
+}
+
+void say(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
 void print_error(std::string_view program, const Error& error) {
   std::string text = fmt::format("{}: {}\n", program, error.message);
   for (const Detail& detail : error.details) text += detail_text(detail);
-  std::fputs(text.c_str(), stderr);
+  say(text);
 }
 
 void print_usage_error(std::string_view program, std::string_view message) {
-  fmt::print(stderr, "{}: {}\nTry '{} --help'.\n", program, message, program);
+  say(fmt::format("{}: {}\nTry '{} --help'.\n", program, message, program));
 }
 
 std::optional<int> parse(CLI::App& app, int argc, const char* const* argv) {
@@ -102,7 +116,7 @@ void add_compiler_options(CLI::App& app, CompilerPaths& paths) {
 void add_plan_options(CLI::App& app, PlanOptions& options) {
   app.add_option("--context", options.context,
                  "Positions of the KV cache (default: the model's, at most 4096)")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, std::numeric_limits<int>::max()))
       ->type_name("N");
   app.add_option_function<std::string>(
          "--kv",

@@ -19,6 +19,12 @@ inline constexpr int kUsage = 2;
 // "decode 0.1.0", and what identifies the generated code.
 std::string version(std::string_view program);
 
+// Before anything else in main: descriptors 0 to 2 that the caller left closed become /dev/null, so
+// that no file opened later takes their place and gets what is printed.
+void open_standard_streams();
+// A word on stderr. What stderr does not take is lost: that is no reason to end.
+void say(std::string_view text);
+
 // One sentence on stderr, its details indented below it.
 void print_error(std::string_view program, const Error& error);
 // The same for a command line that makes no sense, with a hint to --help.

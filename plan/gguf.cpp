@@ -34,7 +34,8 @@ class FileMap {
   }
 
   static Result<FileMap> open(const std::string& path) {
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    // O_NONBLOCK: opening a pipe must not wait for a writer.
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) return io_error(path, "open", errno);
     auto result = map(descriptor, path);
     ::close(descriptor);

@@ -234,6 +234,9 @@ Result<ModelSpec> read_decoder_spec(const GgufFile& file, const std::string& arc
   spec.architecture = architecture;
   if (file.value("general.name") != nullptr) {
     LATHE_ASSIGN(spec.name, file.string("general.name"));
+    // The name is printed on terminals, where control characters are commands.
+    std::ranges::replace_if(
+        spec.name, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
   }
   LATHE_ASSIGN(spec.layers, keys.count("block_count"));
   if (static_cast<std::size_t>(spec.layers) > file.tensors().size()) {

@@ -160,7 +160,7 @@ std::optional<std::vector<std::byte>> DiskCache::find_digest(std::string_view di
 std::optional<std::vector<std::byte>> DiskCache::read(std::string_view name,
                                                       std::optional<std::string_view> key) const {
   const std::string path = path_of(name);
-  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (file.get() < 0) return {};
   struct stat before = {};
   if (::fstat(file.get(), &before) != 0 || !S_ISREG(before.st_mode)) return {};

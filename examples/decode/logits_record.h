@@ -13,8 +13,8 @@ namespace lathe::decode {
 
 class LogitsRecord {
  public:
-  // An empty path for no file.
-  static Result<LogitsRecord> create(const std::string& path);
+  // An empty path for no file. Refuses the model itself, by whatever name: it is mapped.
+  static Result<LogitsRecord> create(const std::string& path, const std::string& model);
 
   bool has_file() const { return file_ != nullptr; }
   // Appends to the file, if there is one.

@@ -33,7 +33,8 @@ void end_at_interrupt() {
 }
 
 Result<void> print(const std::string& text) {
-  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return {};
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
+    return {};
   return Error{Code::io, "cannot write to stdout", {}};
 }
 
@@ -44,7 +45,7 @@ OutputForm output_form(const Options& options) {
 
 Result<void> tell(const Summary& summary, const Options& options) {
   if (options.json) LATHE_TRY(print(json(summary)));
-  if (!options.quiet) fmt::print(stderr, "{}\n", line(summary));
+  if (!options.quiet) command_line::say(fmt::format("{}\n", line(summary)));
   return {};
 }
 
@@ -87,9 +88,10 @@ Result<int> run(const Options& options, Clock::time_point start) {
   }
   LATHE_ASSIGN(const Prompt prompt, make_prompt(*file, options));
   LATHE_TRY(check_prompt(prompt, plan));
-  LATHE_ASSIGN(LogitsRecord record, LogitsRecord::create(options.logits_file));
   ProgressLine progress(!options.quiet);
   LATHE_ASSIGN(OpenSession open, open_session(file, options, progress));
+  // Last of what can fail: a file that was there is only overwritten by a run that gets going.
+  LATHE_ASSIGN(LogitsRecord record, LogitsRecord::create(options.logits_file, options.model));
 
   end_at_interrupt();
   Summary summary;
@@ -121,6 +123,7 @@ Result<int> run(const Options& options, Clock::time_point start) {
 
 int main(int argc, char** argv) {
   const auto start = std::chrono::steady_clock::now();
+  lathe::command_line::open_standard_streams();
   lathe::decode::Options options;
   if (const auto status = lathe::decode::parse_options(argc, argv, options)) return *status;
   const lathe::Result<int> status = lathe::decode::run(options, start);

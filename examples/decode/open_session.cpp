@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdio>
 
+#include "examples/command_line.h"
+
 namespace lathe::decode {
 
 Result<OpenSession> open_session(std::shared_ptr<const GgufFile> file, const Options& options,
@@ -30,7 +32,7 @@ Result<OpenSession> open_session(std::shared_ptr<const GgufFile> file, const Opt
   const std::vector<std::string>& notes = open.session->report().notes;
   open.notes.insert(open.notes.end(), notes.begin(), notes.end());
   if (!options.quiet) {
-    for (const std::string& note : open.notes) fmt::print(stderr, "decode: {}\n", note);
+    for (const std::string& note : open.notes) command_line::say(fmt::format("decode: {}\n", note));
   }
   return open;
 }

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "examples/command_line.h"
+
 namespace lathe::decode {
 
 namespace {
@@ -43,10 +45,10 @@ void ProgressLine::show(std::string_view what, std::int64_t done, std::int64_t t
   if (now < next_) return;
   next_ = now + (terminal_ ? Clock::duration(kRedraw) : Clock::duration(kPlainLine));
   if (terminal_) {
-    fmt::print(stderr, "\r\033[K{}: {}", what, amount(done, total));
+    command_line::say(fmt::format("\r\033[K{}: {}", what, amount(done, total)));
     drawn_ = true;
   } else {
-    fmt::print(stderr, "{}: {}\n", what, amount(done, total));
+    command_line::say(fmt::format("{}: {}\n", what, amount(done, total)));
   }
 }
 

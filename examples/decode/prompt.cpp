@@ -3,8 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <iostream>
-#include <iterator>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 
 #include "examples/decode/text/chat.h"
 #include "examples/decode/text/vocabulary_from_gguf.h"
@@ -13,8 +14,13 @@ namespace lathe::decode {
 
 namespace {
 
-std::string read_stdin() {
-  std::string text{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+Result<std::string> read_stdin() {
+  std::string text;
+  char buffer[1 << 16];
+  while (const std::size_t count = std::fread(buffer, 1, sizeof buffer, stdin))
+    text.append(buffer, count);
+  if (std::ferror(stdin))
+    return Error{Code::io, fmt::format("cannot read stdin: {}", std::strerror(errno)), {}};
   // The line break that ends a file is not part of what was asked.
   if (text.ends_with('\n')) text.pop_back();
   return text;
@@ -46,7 +52,10 @@ Result<std::vector<std::int32_t>> encode(const text::Tokenizer& tokenizer,
   const bool raw = options.raw || chat.format == text::ChatFormat::raw;
   if (raw && !options.system.empty())
     return Error{Code::unsupported, "the model has no form of conversation for --system", {}};
-  std::string prompt = options.prompt == "-" ? read_stdin() : options.prompt;
+  std::string prompt = options.prompt;
+  if (prompt == "-") {
+    LATHE_ASSIGN(prompt, read_stdin());
+  }
   if (raw) return tokenizer.encode(prompt, false, true);
   return tokenizer.encode(text::format(chat, conversation(options, std::move(prompt))), true, true);
 }

@@ -119,13 +119,13 @@ int dump(std::span<const KernelKey> keys, const Options& options, const Compiler
   int made = 0, skipped = 0, failed = 0;
   for (const KernelKey& key : keys) {
     if (keys.size() > 1 && !options.source && is_uncovered(key, options)) {
-      fmt::print(stderr, "{}: skipped, no PTX template covers it\n", key.text());
+      command_line::say(fmt::format("{}: skipped, no PTX template covers it\n", key.text()));
       ++skipped;
       continue;
     }
     const Result<std::string> line = dump.one(key);
     if (line) {
-      fmt::print(stderr, "{}\n", *line);
+      command_line::say(fmt::format("{}\n", *line));
       ++made;
     } else {
       command_line::print_error("dump_ptx", line.error());
@@ -133,8 +133,8 @@ int dump(std::span<const KernelKey> keys, const Options& options, const Compiler
     }
   }
   if (keys.size() > 1)
-    fmt::print(stderr, "{} made, {} skipped, {} failed{}\n", made, skipped, failed,
-               options.out.empty() ? "" : "; in " + options.out);
+    command_line::say(fmt::format("{} made, {} skipped, {} failed{}\n", made, skipped, failed,
+                                  options.out.empty() ? "" : "; in " + options.out));
   return failed || !made ? command_line::kFailure : command_line::kSuccess;
 }
 

@@ -36,6 +36,7 @@ int run(const Options& options) {
 }  // namespace lathe::dump_ptx
 
 int main(int argc, char** argv) {
+  lathe::command_line::open_standard_streams();
   lathe::dump_ptx::Options options;
   if (const auto status = lathe::dump_ptx::parse_options(argc, argv, options)) return *status;
   return lathe::dump_ptx::run(options);

@@ -197,7 +197,10 @@ class Endings(DecodeTest):
                 (["999999", "vocabulary"], ["-m", self.model, "--tokens", "999999"]),
                 (["context holds 4"], ["-m", self.model, "hello", "--context", "4"]),
                 (["8192"], ["-m", self.model, "hello", "--context", "9000"]),
-                (["/no/folder/x"], ["-m", self.model, "hello", "--logits", "/no/folder/x"])):
+                (["/no/folder/x"],
+                 ["-m", self.model, "hello", "--device", "cpu", "--logits", "/no/folder/x"]),
+                (["that is the model"],
+                 ["-m", self.model, "hello", "--device", "cpu", "--logits", self.model])):
             with self.subTest(arguments=arguments):
                 self.fail_to_run(words, *arguments)
 
