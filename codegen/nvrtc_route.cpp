@@ -26,9 +26,18 @@ Result<Nvrtc> open_nvrtc(const std::string& path) {
       !nv.bind(nvrtc.get_log, "nvrtcGetProgramLog") ||
       !nv.bind(nvrtc.get_error_string, "nvrtcGetErrorString") || !nv.bind(version, "nvrtcVersion"))
     return Error{Code::not_found, nv.name() + " is not an NVRTC library", {}};
+  nvrtc.library.leak();  // what it allocated at its start is not given back when it is unloaded
   int major = 0, minor = 0;
   version(&major, &minor);
   nvrtc.version = fmt::format("NVRTC {}.{}", major, minor);
+  // NVRTC opens its builtins by name alone: beside it in a folder that the dynamic linker does not
+  // search, they are found only if they are there already.
+  if (const std::size_t slash = nv.name().rfind('/'); slash != std::string::npos) {
+    const std::string folder = nv.name().substr(0, slash);
+    const std::string names[] = {
+        fmt::format("{}/libnvrtc-builtins.so.{}.{}", folder, major, minor)};
+    if (auto builtins = DynamicLibrary::open(names)) builtins->leak();
+  }
   return nvrtc;
 }
 

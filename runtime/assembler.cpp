@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "runtime/dynamic_library.h"
+#include "codegen/dynamic_library.h"
 
 namespace lathe {
 namespace {
@@ -192,6 +192,7 @@ Result<std::unique_ptr<NvJitLinkAssembler>> load_nvjitlink(const std::string& pa
     return Error{
         Code::not_found, fmt::format("{} is not an nvJitLink library.", library.name()), {}};
   }
+  library.leak();  // what it allocated at its start is not given back when it is unloaded
   return std::make_unique<NvJitLinkAssembler>(std::move(library), api, major, minor);
 }
 

@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "runtime/dynamic_library.h"
+#include "codegen/dynamic_library.h"
 
 namespace lathe {
 namespace {

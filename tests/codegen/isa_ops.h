@@ -81,9 +81,10 @@ LATHE_OP isa_turns(const u32* in0, const u32* in1, const u32* in2, u32* out, int
 
 }  // namespace lathe::dev
 
-#define LATHE_ISA_OPS(X)                                                                      \
-  X(fma)                                                                                      \
-  X(divide) X(square_root) X(round_even) X(f16_to_f32) X(f32_to_f16) X(byte_permute)          \
-      X(funnel_right) X(shuffle) X(shuffle_f32) X(shuffle_xor) X(shuffle_xor_f32) X(warp_sum) \
-          X(warp_max) X(indices) X(add_multiply) X(integer_to_f32) X(exponential) X(silu)     \
-              X(gelu_tanh) X(stream) X(block_barrier) X(warp_barrier) X(sine) X(turns)
+#define LATHE_ISA_OPS(X)                                                                   \
+  X(fma)                                                                                   \
+  X(divide)                                                                                \
+  X(square_root) X(round_even) X(f16_to_f32) X(f32_to_f16) X(byte_permute) X(funnel_right) \
+      X(shuffle) X(shuffle_f32) X(shuffle_xor) X(shuffle_xor_f32) X(warp_sum) X(warp_max)  \
+          X(indices) X(add_multiply) X(integer_to_f32) X(exponential) X(silu) X(gelu_tanh) \
+              X(stream) X(block_barrier) X(warp_barrier) X(sine) X(turns)

@@ -41,6 +41,12 @@ void* operator new(std::size_t size, std::align_val_t alignment) {
   if (void* memory = counted(size, std::size_t(alignment))) return memory;
   throw std::bad_alloc();
 }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return counted(size, alignof(std::max_align_t));
+}
+void operator delete(void* memory, const std::nothrow_t&) noexcept {
+  release(memory);
+}
 void operator delete(void* memory) noexcept {
   release(memory);
 }
