@@ -20,6 +20,10 @@ FakeDriver::~FakeDriver() {
   // What a failed call made the code under test leave behind is counted by leaks(), not here.
   for (const auto& [pointer, bytes] : g_state->buffers) std::free(reinterpret_cast<void*>(pointer));
   for (const auto& [pointer, bytes] : g_state->pinned) std::free(pointer);
+  for (FakeGraph* graph : g_state->graphs) delete graph;
+  for (FakeGraph* executable : g_state->executables) delete executable;
+  for (FakeLibrary* library : g_state->libraries) delete library;
+  for (void* event : g_state->events) delete reinterpret_cast<FakeStream**>(event);
   delete g_state;
   g_state = nullptr;
   t_contexts.clear();
