@@ -1,16 +1,13 @@
 // Owns the attention and attention_merge rows: one query position against the KV cache, in splits.
 // Device code: ptx_templates/ops/attention.h.
 #include "codegen/kernels/rows.h"
+#include "ptx_templates/ops/launch_shapes.h"
 
 namespace lathe {
 namespace {
 
-// As in ops/attention.h: query heads per block, and the visible positions of a split.
-int heads_per_block(const KernelKey& key) {
-  const int group = key.heads / key.kv_heads;
-  return std::min({group, 8, std::max(1, 32 / (2 * ceil_div(key.head_dim, 64)))});
-}
-
+// The visible positions of a split. Stated here again, not shared with the device code: the oracle
+// must not take a wrong range for granted.
 std::pair<int, int> split_range(const KernelKey& key, int position, int split) {
   const int first = key.window > 0 ? std::max(0, position - key.window + 1) : 0;
   const int part = ceil_div(ceil_div(position + 1 - first, key.splits), 32) * 32;
@@ -21,7 +18,7 @@ std::pair<int, int> split_range(const KernelKey& key, int position, int split) {
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(in_range("kv_heads", key.kv_heads, 1, 1024));
   LATHE_TRY(in_range("heads", key.heads, key.kv_heads, 1024));
-  LATHE_TRY(in_range("head_dim", key.head_dim, 2, 256));
+  LATHE_TRY(in_range("head_dim", key.head_dim, 2, 64 * dev::kAttentionMaxPairs));
   LATHE_TRY(in_range("window", key.window, 0, 1 << 30));
   LATHE_TRY(in_range("splits", key.splits, 1, 1024));
   LATHE_TRY(in_range("warps", key.warps, 1, 16));
@@ -35,13 +32,13 @@ Result<void> check(const KernelKey& key) {
 }
 
 Geometry geometry(const KernelKey& key) {
-  const int per_block = heads_per_block(key);
-  const int floats = per_block * (key.head_dim + key.warps * (key.head_dim + 2));
-  return {
-      .grid_x = static_cast<unsigned>(key.kv_heads * ceil_div(key.heads / key.kv_heads, per_block)),
-      .grid_y = static_cast<unsigned>(key.splits),
-      .threads = static_cast<unsigned>(key.warps * 32),
-      .shared_bytes = static_cast<unsigned>(floats * 4)};
+  const int group = key.heads / key.kv_heads;
+  const int per_block = dev::attention_heads(group, key.head_dim);
+  const int floats = dev::attention_shared_floats(group, key.head_dim, key.warps);
+  return {.grid_x = static_cast<unsigned>(key.kv_heads * ceil_div(group, per_block)),
+          .grid_y = static_cast<unsigned>(key.splits),
+          .threads = static_cast<unsigned>(key.warps * 32),
+          .shared_bytes = static_cast<unsigned>(floats * 4)};
 }
 
 std::int64_t partial_values(const KernelKey& key) {

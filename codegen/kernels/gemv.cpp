@@ -1,25 +1,23 @@
 // Owns the gemv row: y[n] = W[n][k] . x[k] (+ bias) (+ residual), W in any format.
 // Device code: ptx_templates/ops/gemv.h and formats.h.
 #include "codegen/kernels/rows.h"
+#include "ptx_templates/ops/launch_shapes.h"
 
 namespace lathe {
 namespace {
-
-constexpr int kChunk = 8192;  // kGemvChunk in ops/gemv.h
-constexpr int kMaxRows = 8;   // kGemvMaxRows
 
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(whole_blocks(key));
   LATHE_TRY(in_range("n", key.n, 1, 1 << 30));
   LATHE_TRY(in_range("warps", key.warps, 1, 16));
-  LATHE_TRY(in_range("rows", key.rows, 1, kMaxRows));
+  LATHE_TRY(in_range("rows", key.rows, 1, dev::kGemvMaxRows));
   return {};
 }
 
 Geometry geometry(const KernelKey& key) {
   return {.grid_x = static_cast<unsigned>(ceil_div(key.n, key.warps * key.rows)),
           .threads = static_cast<unsigned>(key.warps * 32),
-          .shared_bytes = static_cast<unsigned>(ceil_div(std::min(key.k, kChunk), 16) * 80)};
+          .shared_bytes = static_cast<unsigned>(dev::gemv_shared_bytes(key.k))};
 }
 
 std::vector<Param> params(const KernelKey& key) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lathe/codegen/kernel_table.h"
+#include "ptx_templates/isa/shape_math.h"
 
 namespace lathe {
 
@@ -36,9 +37,7 @@ Result<void> in_range(const char* field, int value, int low, int high);
 // k is a positive multiple of the format's block.
 Result<void> whole_blocks(const KernelKey& key);
 
-inline int ceil_div(int a, int b) {
-  return (a + b - 1) / b;
-}
+using dev::ceil_div;
 
 inline Param vector_in(const char* name, std::int64_t values, bool may_alias = false) {
   return {name, Access::read, Element::f32, values * 4, 16, false, may_alias};

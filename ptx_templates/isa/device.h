@@ -133,8 +133,8 @@ LATHE_DEVICE u16 f32_to_f16(f32 v) {
   return r;
 }
 
-// Bytes of the eight in (a, b), chosen by the four nibbles of `selector`, lowest first; a nibble of 8 or
-// more gives the sign bit of byte nibble - 8, eight times.
+// Bytes of the eight in (a, b), chosen by the four nibbles of `selector`, lowest first; a nibble of
+// 8 or more gives the sign bit of byte nibble - 8, eight times.
 LATHE_DEVICE u32 byte_permute(u32 a, u32 b, u32 selector) {
   u32 r;
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(selector));

@@ -6,6 +6,7 @@
 // is bounded; every fused multiply-add is written as fma(); assembly stands only in isa/.
 #pragma once
 
+#include "isa/shape_math.h"
 #include "isa/types.h"
 
 #if defined(__CUDACC_RTC__) || defined(__NVPTX__)
@@ -23,16 +24,6 @@ LATHE_DEVICE int lane_index() {
 }
 LATHE_DEVICE int warp_index() {
   return thread_index() / kWarp;
-}
-
-LATHE_DEVICE constexpr int ceil_div(int a, int b) {
-  return (a + b - 1) / b;
-}
-LATHE_DEVICE constexpr int min_int(int a, int b) {
-  return a < b ? a : b;
-}
-LATHE_DEVICE constexpr int max_int(int a, int b) {
-  return a > b ? a : b;
 }
 
 // Sum and maximum over the 32 lanes of a warp, in every lane. All lanes must call.

@@ -7,26 +7,10 @@
 #pragma once
 
 #include "ops/kv_cache.h"
+#include "ops/launch_shapes.h"
 #include "ops/math.h"
 
 namespace lathe::dev {
-
-enum : int {
-  kAttentionMaxHeads = 8,       // query heads per block
-  kAttentionMaxPairs = 4,       // pairs of head elements per lane: head_dim up to 256
-  kAttentionAccumulators = 32,  // values of the result a lane keeps in registers
-};
-
-// Query heads per block for this group size and head_dim.
-LATHE_DEVICE constexpr int attention_heads(int group, int head_dim) {
-  return min_int(min_int(group, kAttentionMaxHeads),
-                 max_int(1, kAttentionAccumulators / (2 * ceil_div(head_dim, 64))));
-}
-
-// Floats of shared memory: the scaled queries, then per warp each head's sum, maximum and values.
-LATHE_DEVICE constexpr int attention_shared_floats(int group, int head_dim, int warps) {
-  return attention_heads(group, head_dim) * (head_dim + warps * (head_dim + 2));
-}
 
 // Positions [begin, end) of `split`, for a query at `position`: the visible ones in `splits` equal
 // parts of whole tiles, so that a short context fills the first parts and leaves the rest empty.

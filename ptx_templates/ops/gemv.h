@@ -6,18 +6,9 @@
 #pragma once
 
 #include "ops/formats.h"
+#include "ops/launch_shapes.h"
 
 namespace lathe::dev {
-
-enum : int {
-  kGemvChunk = 8192,  // values of x staged at once; a multiple of 32 and of every block
-  kGemvMaxRows = 8,
-};
-
-// Bytes of shared memory a block needs for k values.
-LATHE_DEVICE constexpr int gemv_shared_bytes(int k) {
-  return ceil_div(min_int(k, kGemvChunk), 16) * 80;
-}
 
 LATHE_DEVICE f32* staged(f32* x, int i) { return x + i + i / 16 * 4; }
 
