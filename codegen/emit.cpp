@@ -116,6 +116,8 @@ Result<Ptx> emit_first(const KernelKey& key, const Target& target, std::span<con
 std::string codegen_fingerprint() {
   XXH3_state_t state;
   XXH3_128bits_reset(&state);
+  constexpr std::string_view generator = LATHE_GENERATOR_DIGEST;
+  XXH3_128bits_update(&state, generator.data(), generator.size());
   for (const SourceFile& file : device_sources()) {
     XXH3_128bits_update(&state, file.name.data(), file.name.size());
     XXH3_128bits_update(&state, file.text.data(), file.text.size());

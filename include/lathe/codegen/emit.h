@@ -16,8 +16,8 @@ namespace lathe {
 
 // Where to find the compilers. Empty: the usual names, through the dynamic linker.
 struct CompilerPaths {
-  std::string nvrtc;  // libnvrtc.so.13 or .12
-  std::string llvm;   // liblathe_llvm.so
+  std::string nvrtc = {};  // libnvrtc.so.13 or .12
+  std::string llvm = {};   // liblathe_llvm.so
 };
 
 // The compilers of the NVRTC and LLVM routes, each loaded on first use. The text route needs none.
@@ -59,8 +59,8 @@ Result<Ptx> emit(const KernelKey& key, const Target& target, Route route,
 Result<Ptx> emit_first(const KernelKey& key, const Target& target, std::span<const Route> order,
                        const Compilers& compilers);
 
-// Identifies the generator: changes whenever any device source or template does. With key, target,
-// route and compiler version it determines the PTX.
+// Identifies the generator: changes whenever its own sources, a device source or a template does.
+// With key, target, route and compiler version it determines the PTX.
 std::string codegen_fingerprint();
 
 // The CUDA C++ source that the NVRTC route compiles, headers included by name.
