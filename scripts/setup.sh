@@ -172,7 +172,6 @@ write_cmake() {
 set(LATHE_CUDA_INCLUDE_DIR "$cuda_include" CACHE PATH "")
 set(LATHE_PTXAS "$cuda_ptxas" CACHE FILEPATH "")
 set(LATHE_NVRTC_DEFAULT "$cuda_nvrtc" CACHE FILEPATH "")
-set(LATHE_NVJITLINK_DEFAULT "$cuda_nvjitlink" CACHE FILEPATH "")
 TEXT
   if [[ -n $llvm ]]; then
     cat <<TEXT
@@ -190,10 +189,6 @@ write_env() {
 # Written by scripts/setup.sh: what it found. A value that the user has set wins.
 export LATHE_NVRTC="\${LATHE_NVRTC:-$cuda_nvrtc}"
 export LATHE_NVJITLINK="\${LATHE_NVJITLINK:-$cuda_nvjitlink}"
-TEXT
-  # NVRTC opens its builtins by name alone, and nothing tells the linker of a wheel's folder.
-  [[ $cuda_nvrtc != "$build"/* ]] || cat <<TEXT
-export LD_LIBRARY_PATH="$(dirname "$cuda_nvrtc")\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}"
 TEXT
 }
 
