@@ -28,7 +28,7 @@ class FailureTest : public ::testing::TestWithParam<FailureCase> {};
 
 TEST_P(FailureTest, OfEachCallOfASession) {
   const auto [kind, status] = GetParam();
-  const auto file = make_model({.layers = 1});
+  const auto file = make_model(1);
   int failures = 0;
   bool reached_the_end = false;
   for (int index = 0; !reached_the_end; ++index) {
@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(All, FailureTest,
                          });
 
 TEST(FailureRecovery, AFailedStepCanBeTakenAgain) {
-  const auto file = make_model({.layers = 1});
+  const auto file = make_model(1);
   for (ExecutorKind kind : {ExecutorKind::eager, ExecutorKind::graph}) {
     FakeDriver fake;
     SessionOptions options;

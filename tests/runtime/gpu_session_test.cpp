@@ -89,7 +89,7 @@ class GpuTest : public ::testing::Test {
   }
 
   const Driver* driver_ = nullptr;
-  std::shared_ptr<const GgufFile> file_ = make_model({});
+  std::shared_ptr<const GgufFile> file_ = make_model();
 };
 
 TEST_F(GpuTest, EveryRouteGivesTheOraclesLogits) {

@@ -91,7 +91,7 @@ TEST(HotPath, TheCountersCount) {
 }
 
 TEST(HotPath, AThousandStepsAllocateAndOpenNothing) {
-  const auto file = make_model({});
+  const auto file = make_model();
   for (ExecutorKind kind : {ExecutorKind::eager, ExecutorKind::graph}) {
     FakeDriver fake({.execute = false});
     SessionOptions options;

@@ -63,7 +63,7 @@ class SessionTest : public ::testing::Test {
   }
 
   FakeDriver fake_;
-  std::shared_ptr<const GgufFile> file_ = make_model({});
+  std::shared_ptr<const GgufFile> file_ = make_model();
 };
 
 TEST_F(SessionTest, CpuGivesFiniteLogitsWhoseGreatestIsTheArgmax) {
@@ -152,7 +152,7 @@ TEST_F(SessionTest, GenerateIsTheSameAsStepsAndAsksTheHostForNothing) {
 
 TEST(SessionWithoutMemoryOperations, StepsKeepTheirTokens) {
   FakeDriver fake({.stream_memory_operations = false});
-  const auto file = make_model({});
+  const auto file = make_model();
   std::vector<std::vector<float>> results;
   for (ExecutorKind kind : {ExecutorKind::cpu, ExecutorKind::graph}) {
     const auto session = open_or_fail(file, options_for(kind), fake.platform());
@@ -274,7 +274,7 @@ TEST_F(SessionTest, ARouteThatDoesNotCoverTheModelIsAnErrorThatNamesTheKey) {
 }
 
 TEST(SessionMemory, OutOfMemoryNamesWhatIsNeededAndWhatWouldFit) {
-  const auto file = make_model({});
+  const auto file = make_model();
   std::int64_t weights = 0;
   std::int64_t per_position = 0;
   {
@@ -330,7 +330,7 @@ TEST(SessionArguments, AreChecked) {
   EXPECT_EQ(Session::open(nullptr, {}).error().code, Code::invalid_argument);
   SessionOptions options = options_for(ExecutorKind::cpu);
   options.threads = -1;
-  EXPECT_EQ(Session::open(make_model({}), options).error().code, Code::invalid_argument);
+  EXPECT_EQ(Session::open(make_model(), options).error().code, Code::invalid_argument);
 }
 
 }  // namespace
