@@ -25,12 +25,12 @@ namespace lathe {
 using Progress = std::function<void(std::string_view what, std::int64_t done, std::int64_t total)>;
 
 struct DeviceOptions {
-  int device = 0;               // ordinal, when no context is given
-  CUctx_st* context = nullptr;  // borrowed; null = the device's primary context is retained
-  std::vector<Route> routes;    // order of preference; empty = default_routes()
-  CompilerPaths compilers;
+  int device = 0;                  // ordinal, when no context is given
+  CUctx_st* context = nullptr;     // borrowed; null = the device's primary context is retained
+  std::vector<Route> routes = {};  // order of preference; empty = default_routes()
+  CompilerPaths compilers = {};
   bool disk_cache = true;
-  std::string cache_directory;  // empty: LATHE_CACHE_DIR, XDG_CACHE_HOME/lathe, ~/.cache/lathe
+  std::string cache_directory = {};  // empty: LATHE_CACHE_DIR, XDG_CACHE_HOME/lathe, ~/.cache/lathe
 };
 
 // The order of routes where the caller names none.

@@ -27,19 +27,19 @@ Result<ExecutorKind> executor_by_name(std::string_view name);
 
 struct SessionOptions {
   ExecutorKind executor = ExecutorKind::graph;
-  PlanOptions plan;
-  std::vector<Route> routes;  // order of preference; empty = the default order
-  CompilerPaths compilers;
+  PlanOptions plan = {};
+  std::vector<Route> routes = {};  // order of preference; empty = the default order
+  CompilerPaths compilers = {};
   bool disk_cache = true;
-  std::string cache_directory;  // empty: LATHE_CACHE_DIR, XDG_CACHE_HOME/lathe, ~/.cache/lathe
+  std::string cache_directory = {};  // empty: LATHE_CACHE_DIR, XDG_CACHE_HOME/lathe, ~/.cache/lathe
   // Kernels shared with other sessions. Given, it replaces device, context, routes, compilers and
   // the cache options; null = the session opens a device of its own.
-  std::shared_ptr<Device> kernels;
+  std::shared_ptr<Device> kernels = {};
   int threads = 0;                // cpu executor; 0 = all cores
   int device = 0;                 // ordinal, when no context is given
   CUctx_st* context = nullptr;    // borrowed; null = the device's primary context is retained
   CUstream_st* stream = nullptr;  // the caller's; null = the session makes one of its own
-  Progress progress;
+  Progress progress = {};
 };
 
 // What ran and where it came from. No fallback is silent: it stands here.
