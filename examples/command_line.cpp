@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -55,6 +56,12 @@ void open_standard_streams() {
     // open() takes the lowest number that is free: this one.
     if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) ::open("/dev/null", O_RDWR);
   }
+}
+
+Result<void> print(std::string_view text) {
+  const bool good = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (good && std::fflush(stdout) == 0) return {};
+  return Error{Code::io, fmt::format("cannot write to stdout: {}", std::strerror(errno)), {}};
 }
 
 void say(std::string_view text) {

@@ -22,6 +22,8 @@ std::string version(std::string_view program);
 // Before anything else in main: descriptors 0 to 2 that the caller left closed become /dev/null, so
 // that no file opened later takes their place and gets what is printed.
 void open_standard_streams();
+// Text on stdout, at once. The error says why it did not get there.
+Result<void> print(std::string_view text);
 // A word on stderr. What stderr does not take is lost: that is no reason to end.
 void say(std::string_view text);
 

@@ -32,19 +32,13 @@ void end_at_interrupt() {
   ::sigaction(SIGINT, &action, nullptr);
 }
 
-Result<void> print(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
-    return {};
-  return Error{Code::io, "cannot write to stdout", {}};
-}
-
 OutputForm output_form(const Options& options) {
   if (options.json) return OutputForm::nothing;
   return options.token_mode() ? OutputForm::ids : OutputForm::text;
 }
 
 Result<void> tell(const Summary& summary, const Options& options) {
-  if (options.json) LATHE_TRY(print(json(summary)));
+  if (options.json) LATHE_TRY(command_line::print(json(summary)));
   if (!options.quiet) command_line::say(fmt::format("{}\n", line(summary)));
   return {};
 }
@@ -83,7 +77,7 @@ Result<int> run(const Options& options, Clock::time_point start) {
   // What the file and the options get wrong is told before the search for a GPU begins.
   LATHE_ASSIGN(const Plan plan, build_plan(*file, options.session.plan));
   if (options.explain) {
-    LATHE_TRY(print(options.json ? plan.to_json() + "\n" : plan.to_text()));
+    LATHE_TRY(command_line::print(options.json ? plan.to_json() + "\n" : plan.to_text()));
     return command_line::kSuccess;
   }
   LATHE_ASSIGN(const Prompt prompt, make_prompt(*file, options));

@@ -1,9 +1,7 @@
 // Owns the writing of tokens to stdout.
 #include "examples/decode/output.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
+#include "examples/command_line.h"
 
 namespace lathe::decode {
 
@@ -24,9 +22,7 @@ Result<void> Output::finish() {
 
 Result<void> Output::print(std::string_view bytes) {
   if (form_ == OutputForm::nothing) return {};
-  const bool good = std::fwrite(bytes.data(), 1, bytes.size(), stdout) == bytes.size();
-  if (good && std::fflush(stdout) == 0) return {};
-  return Error{Code::io, std::string("cannot write to stdout: ") + std::strerror(errno), {}};
+  return command_line::print(bytes);
 }
 
 }  // namespace lathe::decode

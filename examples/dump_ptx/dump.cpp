@@ -45,7 +45,7 @@ class Dump {
   Result<std::string> one(const KernelKey& key) const {
     LATHE_ASSIGN(const Text text, options_.source ? source(key) : ptx(key));
     if (options_.out.empty()) {
-      LATHE_TRY(write(stdout, "stdout", text.contents));
+      LATHE_TRY(command_line::print(text.contents));
     } else {
       LATHE_TRY(write_file(key.text() + text.extension, text.contents));
     }
@@ -83,18 +83,10 @@ class Dump {
   Result<void> write_file(const std::string& name, const std::string& contents) const {
     const std::string path = (std::filesystem::path(options_.out) / name).string();
     std::FILE* file = std::fopen(path.c_str(), "wb");
-    if (!file)
-      return Error{Code::io, fmt::format("cannot write '{}': {}", path, std::strerror(errno)), {}};
-    Result<void> written = write(file, path, contents);
-    if (std::fclose(file) != 0 && written)
-      return Error{Code::io, fmt::format("cannot write '{}': {}", path, std::strerror(errno)), {}};
-    return written;
-  }
-
-  static Result<void> write(std::FILE* file, const std::string& name, const std::string& contents) {
-    const bool good = std::fwrite(contents.data(), 1, contents.size(), file) == contents.size();
-    if (good && std::fflush(file) == 0) return {};
-    return Error{Code::io, fmt::format("cannot write {}: {}", name, std::strerror(errno)), {}};
+    bool good = file && std::fwrite(contents.data(), 1, contents.size(), file) == contents.size();
+    if (file && std::fclose(file) != 0) good = false;
+    if (good) return {};
+    return Error{Code::io, fmt::format("cannot write '{}': {}", path, std::strerror(errno)), {}};
   }
 
   const Options& options_;

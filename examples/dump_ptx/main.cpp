@@ -1,6 +1,4 @@
 // dump_ptx: the code that Lathe makes for a kernel, on any machine.
-#include <cstdio>
-
 #include "examples/command_line.h"
 #include "examples/dump_ptx/dump.h"
 #include "examples/dump_ptx/kernels.h"
@@ -21,9 +19,10 @@ Result<std::vector<KernelKey>> requested_kernels(const Options& options) {
 int run(const Options& options) {
   const Compilers compilers(options.compilers);
   if (options.list) {
-    const std::string text = listing(compilers);
-    const bool good = std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
-    return good ? command_line::kSuccess : command_line::kFailure;
+    const Result<void> printed = command_line::print(listing(compilers));
+    if (printed) return command_line::kSuccess;
+    command_line::print_error("dump_ptx", printed.error());
+    return command_line::kFailure;
   }
   const Result<std::vector<KernelKey>> keys = requested_kernels(options);
   if (keys) return dump(*keys, options, compilers);
