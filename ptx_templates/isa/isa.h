@@ -10,9 +10,11 @@
 #include "isa/types.h"
 
 #if defined(__CUDACC_RTC__) || defined(__NVPTX__)
-#include "isa/device.h"
+#include "isa/device_async.h"
+#include "isa/device_mma.h"
 #else
-#include "isa/host.h"
+#include "isa/host_async.h"
+#include "isa/host_mma.h"
 #endif
 
 namespace lathe::dev {

@@ -1,0 +1,102 @@
+// Owns the instructions by which memory moves and threads of different blocks meet: bulk copies and
+// the barriers they complete on, relaxed and releasing accesses, programmatic dependent launch.
+// Host twins: isa/host_async.h.
+#pragma once
+
+#include "isa/device.h"
+
+namespace lathe::dev {
+
+// A shared-memory pointer as the 32-bit address that the instructions take.
+LATHE_DEVICE u32 shared_address(const void* p) {
+#if defined(__CUDACC_RTC__)
+  return static_cast<u32>(__cvta_generic_to_shared(p));
+#else
+  return (u32)(u64)(__attribute__((address_space(3))) const void*)p;
+#endif
+}
+
+// Accesses that other blocks of the grid take part in. Relaxed: each is atomic and sees what has
+// reached the L2 cache, with no order among different addresses.
+LATHE_DEVICE u32 load_relaxed(const u32* p) {
+  u32 v;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+LATHE_DEVICE u64 load_relaxed(const u64* p) {
+  u64 v;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+  return v;
+}
+LATHE_DEVICE u32x4 load_relaxed(const u32x4* p) {
+  u32x4 v;
+  asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p)
+               : "memory");
+  return v;
+}
+LATHE_DEVICE void store_relaxed(u32* p, u32 v) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+LATHE_DEVICE void store_relaxed(u64* p, u64 v) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+// The value before. What this thread wrote before is seen by whoever reads the new value this way.
+LATHE_DEVICE u32 atomic_add(u32* p, u32 v) {
+  u32 r;
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+               : "=r"(r)
+               : "l"(p), "r"(v)
+               : "memory");
+  return r;
+}
+// Orders this thread's accesses before and after it for the whole device.
+LATHE_DEVICE void device_fence() {
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
+// A barrier in shared memory on which bulk copies complete: each phase ends when one thread has
+// arrived and all the bytes it announced have landed.
+LATHE_DEVICE void copy_barrier_init(u64* barrier) {
+  asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+}
+// Makes initialized barriers known to the copy engine; then the block needs a block_barrier().
+LATHE_DEVICE void copy_barriers_ready() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+// Copies `bytes`, a multiple of 16, between addresses that are multiples of 16. One lane calls. The
+// data is not kept in the L2 cache longer than needed.
+LATHE_DEVICE void bulk_copy(void* shared, const void* global, u32 bytes, u64* barrier) {
+  const u32 at = shared_address(barrier);
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(at), "r"(bytes)
+               : "memory");
+  asm volatile(
+      "{.reg .b64 policy;\n"
+      "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1], %2, [%3], policy;}" ::"r"(shared_address(shared)),
+      "l"(global), "r"(bytes), "r"(at)
+      : "memory");
+}
+// Waits for the phase of the given parity (0, then 1, then 0 ...) to end.
+LATHE_DEVICE void copy_barrier_wait(u64* barrier, u32 parity) {
+  asm volatile(
+      "{.reg .pred done;\n"
+      "waiting:\n"
+      "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+      "@!done bra waiting;}" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+
+// Programmatic dependent launch: the next kernel of the stream may start now; and the wait for all
+// memory of the kernel before. Without that launch attribute both do nothing.
+LATHE_DEVICE void allow_dependents() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+LATHE_DEVICE void wait_for_predecessor() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+}  // namespace lathe::dev

@@ -1,0 +1,54 @@
+// Owns the host twins of isa/device_async.h. Fibers of one block run one at a time, and copies are
+// done when they are issued.
+#pragma once
+
+#include <cstring>
+
+#include "isa/host.h"
+
+namespace lathe::emulation {
+// Lets the other threads of the block go on; the deadlock detector counts turns without progress.
+void pause_for_copy();
+}  // namespace lathe::emulation
+
+namespace lathe::dev {
+
+LATHE_DEVICE u32 load_relaxed(const u32* p) {
+  return *p;
+}
+LATHE_DEVICE u64 load_relaxed(const u64* p) {
+  return *p;
+}
+LATHE_DEVICE u32x4 load_relaxed(const u32x4* p) {
+  return *p;
+}
+LATHE_DEVICE void store_relaxed(u32* p, u32 v) {
+  *p = v;
+}
+LATHE_DEVICE void store_relaxed(u64* p, u64 v) {
+  *p = v;
+}
+LATHE_DEVICE u32 atomic_add(u32* p, u32 v) {
+  const u32 before = *p;
+  *p += v;
+  return before;
+}
+LATHE_DEVICE void device_fence() {}
+
+// Counts the phases that have ended.
+LATHE_DEVICE void copy_barrier_init(u64* barrier) {
+  *barrier = 0;
+}
+LATHE_DEVICE void copy_barriers_ready() {}
+LATHE_DEVICE void bulk_copy(void* shared, const void* global, u32 bytes, u64* barrier) {
+  std::memcpy(shared, global, bytes);
+  ++*barrier;
+}
+LATHE_DEVICE void copy_barrier_wait(u64* barrier, u32 parity) {
+  while ((*barrier & 1) == parity) emulation::pause_for_copy();
+}
+
+LATHE_DEVICE void allow_dependents() {}
+LATHE_DEVICE void wait_for_predecessor() {}
+
+}  // namespace lathe::dev
