@@ -98,6 +98,15 @@ LATHE_DEVICE f32 as_f32(u32 v) {
 }
 #endif
 
+// Bit i is lane i's `flag`. All lanes must call.
+LATHE_DEVICE u32 ballot(bool flag) {
+  u32 r;
+  asm volatile("{.reg .pred p; setp.ne.u32 p, %1, 0; vote.sync.ballot.b32 %0, p, 0xffffffff;}"
+               : "=r"(r)
+               : "r"(static_cast<u32>(flag)));
+  return r;
+}
+
 LATHE_DEVICE f32 shuffle_xor(f32 v, int mask) {
   return as_f32(shuffle_xor(as_u32(v), mask));
 }

@@ -9,6 +9,13 @@
 
 namespace lathe::dev {
 
+// c plus the sum of the products of four signed bytes of each.
+LATHE_DEVICE i32 dot4(u32 a, u32 b, i32 c) {
+  i32 r;
+  asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+  return r;
+}
+
 // c += A B for 16 x 32 unsigned bytes and 32 x 8 signed bytes, exactly.
 LATHE_DEVICE void mma_u8_k32(i32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
   asm volatile(

@@ -11,6 +11,19 @@ const unsigned (*gather(const unsigned* mine, int count))[8];
 
 namespace lathe::dev {
 
+LATHE_DEVICE u32 ballot(bool flag) {
+  const u32 mine = flag;
+  const auto lanes = emulation::gather(&mine, 1);
+  u32 r = 0;
+  for (int i = 0; i < 32; ++i) r |= lanes[i][0] << i;
+  return r;
+}
+
+LATHE_DEVICE i32 dot4(u32 a, u32 b, i32 c) {
+  for (int i = 0; i < 4; ++i) c += static_cast<i8>(a >> 8 * i) * static_cast<i8>(b >> 8 * i);
+  return c;
+}
+
 // The words of a lane are A's, then B's from word `b` on; `depth` is k.
 template <bool kSigned>
 LATHE_DEVICE void host_mma(i32 (&c)[4], const u32* words, int count, int b, int depth) {

@@ -28,8 +28,9 @@ LATHE_DEVICE bool give_up(const Exchange& e, int polls) {
   return load_relaxed(e.fault) != 0;
 }
 
-LATHE_DEVICE bool arrived(u32x4 v, u32 tag) {
-  return (((v.x ^ tag) | (v.y ^ tag) | (v.z ^ tag) | (v.w ^ tag)) & 1u) == 0;
+// Bit 0 is set when one of the four is not there yet.
+LATHE_DEVICE u32 not_arrived(u32x4 v, u32 tag) {
+  return ((v.x ^ tag) | (v.y ^ tag) | (v.z ^ tag) | (v.w ^ tag)) & 1u;
 }
 LATHE_DEVICE f32x4 without_tags(u32x4 v) {
   return {as_f32(v.x & ~1u), as_f32(v.y & ~1u), as_f32(v.z & ~1u), as_f32(v.w & ~1u)};
@@ -43,18 +44,27 @@ LATHE_DEVICE u32x4 look(const Exchange& e, const f32* p) {
 }
 LATHE_DEVICE f32x4 receive(const Exchange& e, const f32* p, u32x4 seen) {
   if (e.polled) {
-    for (int polls = 0; !arrived(seen, e.tag) && !give_up(e, polls); ++polls)
+    LATHE_UNROLL(1)
+    for (int polls = 0; not_arrived(seen, e.tag) && !give_up(e, polls); ++polls)
       seen = load_relaxed(reinterpret_cast<const u32x4*>(p));
   }
   return without_tags(seen);
 }
-LATHE_DEVICE f32 receive(const Exchange& e, const f32* p) {
+// The same for one value.
+LATHE_DEVICE u32 look_one(const Exchange& e, const f32* p) {
   const u32* at = reinterpret_cast<const u32*>(p);
-  u32 v = e.polled ? load_relaxed(at) : *at;
+  return e.polled ? load_relaxed(at) : *at;
+}
+LATHE_DEVICE f32 receive_one(const Exchange& e, const f32* p, u32 seen) {
   if (e.polled) {
-    for (int polls = 0; ((v ^ e.tag) & 1u) && !give_up(e, polls); ++polls) v = load_relaxed(at);
+    LATHE_UNROLL(1)
+    for (int polls = 0; ((seen ^ e.tag) & 1u) && !give_up(e, polls); ++polls)
+      seen = load_relaxed(reinterpret_cast<const u32*>(p));
   }
-  return as_f32(v & ~1u);
+  return as_f32(seen & ~1u);
+}
+LATHE_DEVICE f32 receive(const Exchange& e, const f32* p) {
+  return receive_one(e, p, look_one(e, p));
 }
 LATHE_DEVICE void send(const Exchange& e, f32* p, f32 value) {
   u32* at = reinterpret_cast<u32*>(p);

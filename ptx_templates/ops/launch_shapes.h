@@ -14,6 +14,35 @@ enum : int {
   kAttentionAccumulators = 32,  // values of the result a lane keeps in registers
 };
 
+// The shared memory of a matrix-vector phase beside its ring of weights: partial sums of row tiles
+// in two halves, gate values, sums of squares; and the activations of its tile columns.
+enum : int {
+  kPhaseWarps = 16,
+  kPartialFloats = 1792,  // a half: 7 row tiles of 16 warps
+  kGateFloats = 224,      // 14 row tiles
+  kPhaseScratch = (2 * kPartialFloats + kGateFloats + 4 * kPhaseWarps) * 4,
+  kColumnBytes = 640,
+  kStreamEntryBytes = 16,
+  kStreamStepsBytes = 24,
+};
+
+// The formats of tiles by number.
+enum : int {
+  kTileQ4_0,
+  kTileQ4_1,
+  kTileQ5_0,
+  kTileQ5_1,
+  kTileQ8_0,
+  kTileQ4_K,
+  kTileQ5_K,
+  kTileQ6_K,
+};
+
+// Shared memory of the rings of weights: their slots, a barrier for each, and each warp's cursor.
+LATHE_SHAPE int stream_bytes(int warps, int slots, int slot_bytes) {
+  return warps * (slots * (slot_bytes + 8) + kStreamStepsBytes);
+}
+
 // Bytes of shared memory a gemv block needs for k values: each run of 16 padded to 20.
 LATHE_SHAPE int gemv_shared_bytes(int k) {
   return ceil_div(min_int(k, kGemvChunk), 16) * 80;

@@ -1,0 +1,597 @@
+// Owns the matrix-vector phase of decoding: up to three matrices of tiled weights times one vector,
+// with everything around it that needs no other block: the RMSNorm of the vector before, bias,
+// residual or gated activation after.
+//
+// The block turns the vector into integer activations in shared memory, each warp some tile columns
+// of it; then the warps stream through the tiles of the block's rows, and their sums meet in shared
+// memory. The norm's factor is applied to the sums.
+//
+// In a kernel of its own the shape is constant. In a persistent kernel it is data: one copy of this
+// code serves all its phases, since a copy for each would not fit the instruction cache, and
+// fetching it cost more than the constants saved (docs/performance.md).
+#pragma once
+
+#include "ops/activations.h"
+#include "ops/math.h"
+#include "ops/weight_stream.h"
+
+namespace lathe::dev {
+
+enum : int { kPlainRows = 0, kGatedRows = 1, kLogitRows = 2 };  // what becomes of the sums
+enum : int { kSilu = 0, kGeluTanh = 1 };
+enum : u32 { kJoins = 1u << 31 };  // some vector has to be joined to the residual stream first
+
+// What a phase knows of the kernel it is part of.
+struct Phase {
+  Exchange exchange;
+  WeightStream stream;
+  u8* scratch;  // kPhaseScratch bytes
+  u8* columns;  // kColumnBytes for each tile column of the longest vector
+  int block, blocks, warps, slots, slot_bytes;
+  u32 turn;  // counts the uses of the partial sums
+  u64 best;  // kLogitRows: the greatest logit so far of this thread, see logit_rank()
+};
+
+// The scratch of a phase, as floats: two halves of partial sums, gate values, two lots of sums of
+// squares.
+LATHE_DEVICE f32* partial_sums(Phase& phase) {
+  return reinterpret_cast<f32*>(phase.scratch) + (phase.turn & 1u) * kPartialFloats;
+}
+LATHE_DEVICE f32* gate_values(Phase& phase) {
+  return reinterpret_cast<f32*>(phase.scratch) + 2 * kPartialFloats;
+}
+LATHE_DEVICE f32* square_sums(Phase& phase, int which) {
+  return gate_values(phase) + kGateFloats + which * kPhaseWarps;
+}
+
+// Orders logits: greater is better, then the lower id; NaN is worst. Bit 0 is left for a tag.
+LATHE_DEVICE u64 logit_rank(f32 value, int id) {
+  u32 key = 0;
+  if (value == value) {
+    const u32 bits = as_u32(value + 0.0f);  // -0 becomes 0
+    key = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+  }
+  return static_cast<u64>(key) << 32 | (~static_cast<u32>(id) & 0x7fffffffu) << 1;
+}
+// -1 when all were NaN.
+LATHE_DEVICE int ranked_id(u64 rank) {
+  if (rank >> 32 == 0) return -1;
+  return static_cast<int>(~static_cast<u32>(rank >> 1) & 0x7fffffffu);
+}
+
+// The tile formats, as numbers that host and device share: kTile... in ops/launch_shapes.h.
+
+struct MatvecShape {
+  i32 k, subs, columns;         // values of the vector; sub-blocks per tile; tiles per row
+  i32 step_rows, step_columns;  // warps / columns and warps % columns: to a warp's next tile
+  i32 first_rows;               // 65536 / columns rounded up: warp's first row tile, times 65536
+  i32 rows[3], format[3];       // of the matrices, 0 rows for those that are not there
+  i32 kind, activation;
+  f32 inverse_k, epsilon;
+};
+struct MatvecOperands {
+  const f32 *from, *norm, *post, *stream_in, *bias[3], *residual;
+  f32 *stream_out, *y;
+};
+
+// The warp's sum goes to the place of the warp; inverse_rms() adds them up after a barrier.
+LATHE_DEVICE void leave_square_sum(Phase& phase, int which, f32 sum) {
+  sum = warp_sum(sum);
+  if (lane_index() == 0) square_sums(phase, which)[warp_index()] = sum;
+}
+LATHE_DEVICE f32 inverse_rms(Phase& phase, int which, const MatvecShape& s) {
+  const f32x4* sums = reinterpret_cast<const f32x4*>(square_sums(phase, which));
+  f32 sum = 0;
+  LATHE_UNROLL(4)
+  for (int i = 0; i < kPhaseWarps / 4; ++i) {
+    if (4 * i >= phase.warps) break;
+    const f32x4 v = sums[i];
+    sum += (v.x + v.y) + (v.z + v.w);
+  }
+  return reciprocal_root(fma(sum, s.inverse_k, s.epsilon));
+}
+
+LATHE_DEVICE f32x4 load_four(const f32* p) {
+  return *reinterpret_cast<const f32x4*>(p);
+}
+
+// Columns of a vector that one warp takes at once, so that their loads share one latency.
+template <int kAhead>
+struct Slice {
+  f32 v[kAhead][8];
+};
+
+// Where the lane's half of a column is in memory, and whether it is in the vector at all.
+struct Place {
+  int at;
+  bool held;
+};
+LATHE_DEVICE Place place_of(const MatvecShape& s, int column, int half) {
+  const int at = value_place(column, s.subs, half);
+  return {at, column < s.columns && lane_index() / 4 < s.subs && at < s.k};
+}
+
+// Reads the columns `first`, `first` + warps ... of a vector that other blocks may still be
+// writing.
+//
+// What is not there yet is asked for again and again by one lane of the warp only, the first that
+// misses something: all of them together would take a good part of the L2 cache's bandwidth from
+// the weights of the blocks that are late.
+template <int kAhead>
+LATHE_DEVICE void receive_slice(const Exchange& e, const MatvecShape& s, int first, int warps,
+                                const f32* from, Slice<kAhead>& x) {
+  u32x4 seen[kAhead][2];
+  LATHE_UNROLL(4)
+  for (int j = 0; j < kAhead; ++j) {
+    LATHE_UNROLL(2)
+    for (int half = 0; half < 2; ++half) {
+      const Place place = place_of(s, first + j * warps, half);
+      seen[j][half] = {e.tag, e.tag, e.tag, e.tag};
+      if (place.held) seen[j][half] = look(e, from + place.at);
+    }
+  }
+  if (e.polled) {
+    LATHE_UNROLL(1)
+    for (int polls = 0;; ++polls) {
+      const f32* missing = nullptr;
+      LATHE_UNROLL(4)
+      for (int j = 0; j < kAhead; ++j) {
+        LATHE_UNROLL(2)
+        for (int half = 0; half < 2; ++half)
+          if (not_arrived(seen[j][half], e.tag))
+            missing = from + place_of(s, first + j * warps, half).at;
+      }
+      const u32 lanes = ballot(missing != nullptr);
+      if (lanes == 0 || give_up(e, polls)) break;
+      if (missing && (lanes & ((1u << lane_index()) - 1)) == 0)
+        receive(e, missing, look(e, missing));
+      warp_barrier();
+      LATHE_UNROLL(4)
+      for (int j = 0; j < kAhead; ++j) {
+        LATHE_UNROLL(2)
+        for (int half = 0; half < 2; ++half)
+          if (not_arrived(seen[j][half], e.tag))
+            seen[j][half] = look(e, from + place_of(s, first + j * warps, half).at);
+      }
+    }
+  }
+  LATHE_UNROLL(4)
+  for (int j = 0; j < kAhead; ++j) {
+    LATHE_UNROLL(2)
+    for (int half = 0; half < 2; ++half) {
+      const f32x4 four = without_tags(seen[j][half]);
+      f32* v = x.v[j] + 4 * half;
+      v[0] = four.x;
+      v[1] = four.y;
+      v[2] = four.z;
+      v[3] = four.w;
+    }
+  }
+}
+
+template <int kAhead>
+LATHE_DEVICE f32 sum_of_squares(const Slice<kAhead>& x) {
+  f32 sum = 0;
+  LATHE_UNROLL(4)
+  for (int j = 0; j < kAhead; ++j) {
+    LATHE_UNROLL(8)
+    for (int i = 0; i < 8; ++i) sum = fma(x.v[j][i], x.v[j][i], sum);
+  }
+  return sum;
+}
+
+// Columns of weights, which no one is writing.
+template <int kAhead>
+LATHE_DEVICE void load_weights(const MatvecShape& s, int first, int warps, const f32* from,
+                               Slice<kAhead>& w) {
+  LATHE_UNROLL(4)
+  for (int j = 0; j < kAhead; ++j) {
+    LATHE_UNROLL(2)
+    for (int half = 0; half < 2; ++half) {
+      const Place place = place_of(s, first + j * warps, half);
+      f32x4 four = {0, 0, 0, 0};
+      if (place.held) four = load_four(from + place.at);
+      f32* v = w.v[j] + 4 * half;
+      v[0] = four.x;
+      v[1] = four.y;
+      v[2] = four.z;
+      v[3] = four.w;
+    }
+  }
+}
+
+// The normed vector plus the residual stream, in place of the vector; it is the new stream, which
+// the blocks hand on, each some columns of it. The stream's sum of squares is added to `squares`.
+LATHE_DEVICE void join_stream(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
+                              int column, f32 factor, Slice<1>& x) {
+  const Exchange& e = phase.exchange;
+  Slice<1> old, weights;
+  load_weights(s, column, phase.warps, o.post, weights);
+  receive_slice(e, s, column, phase.warps, o.stream_in, old);
+  const bool ours = column % phase.blocks == phase.block;
+  LATHE_UNROLL(8)
+  for (int i = 0; i < 8; ++i) {
+    f32& v = x.v[0][i];
+    const Place place = place_of(s, column, i / 4);
+    v = place.held ? fma(v * factor, weights.v[0][i], old.v[0][i]) : 0.0f;
+    if (ours && place.held) send(e, o.stream_out + place.at + i % 4, v);
+    v = as_f32(as_u32(v) & ~1u);  // as whoever reads the stream later will see it
+  }
+}
+
+// The first half of a vector's way when it is still to be normed and joined to the residual stream.
+LATHE_DEVICE f32 joining_factor(Phase& phase, const MatvecShape& s, const MatvecOperands& o) {
+  f32 squares = 0;
+  LATHE_UNROLL(1)
+  for (int column = warp_index(); column < s.columns; column += phase.warps) {
+    Slice<1> x;
+    receive_slice(phase.exchange, s, column, phase.warps, o.from, x);
+    squares += sum_of_squares(x);
+  }
+  leave_square_sum(phase, 1, squares);
+  block_barrier();
+  return inverse_rms(phase, 1, s);
+}
+
+// Fills the columns `first`, `first` + warps ... with activations; returns the sum of squares
+// before the norm's weights came in.
+template <int kAhead>
+LATHE_DEVICE f32 load_columns(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
+                              int first, bool joined, f32 joined_factor) {
+  Slice<kAhead> weights, x;
+  if (o.norm) load_weights(s, first, phase.warps, o.norm, weights);
+  receive_slice(phase.exchange, s, first, phase.warps, o.from, x);
+  if constexpr (kAhead == 1) {
+    if (joined) join_stream(phase, s, o, first, joined_factor, x);
+  }
+  const f32 squares = sum_of_squares(x);
+  if (o.norm) {
+    LATHE_UNROLL(4)
+    for (int j = 0; j < kAhead; ++j) {
+      LATHE_UNROLL(8)
+      for (int i = 0; i < 8; ++i) x.v[j][i] = x.v[j][i] * weights.v[j][i];
+    }
+  }
+  // One copy of the code for all columns: they take turns in the first place.
+  LATHE_UNROLL(1)
+  for (int j = 0; j < kAhead; ++j) {
+    const int column = first + j * phase.warps;
+    if (column >= s.columns) break;
+    store_activation(phase.columns + column * kColumnBytes, x.v[0]);
+    LATHE_UNROLL(3)
+    for (int a = 0; a + 1 < kAhead; ++a) {
+      LATHE_UNROLL(8)
+      for (int i = 0; i < 8; ++i) x.v[a][i] = x.v[a + 1][i];
+    }
+  }
+  return squares;
+}
+
+// Fills phase.columns with the activations of the vector, times the norm's weights if there are
+// any; the sums of squares of lot 0 are then the vector's. With `post` see join_stream(). Ends with
+// a barrier.
+LATHE_DEVICE void load_vector(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
+                              u32 features) {
+  const int warp = warp_index();
+  f32 squares = 0;
+  if ((features & kJoins) && o.post) {
+    const f32 factor = joining_factor(phase, s, o);
+    LATHE_UNROLL(1)
+    for (int column = warp; column < s.columns; column += phase.warps)
+      squares += load_columns<1>(phase, s, o, column, true, factor);
+  } else {
+    LATHE_UNROLL(1)
+    for (int first = warp; first < s.columns; first += 4 * phase.warps)
+      squares += load_columns<4>(phase, s, o, first, false, 0);
+  }
+  leave_square_sum(phase, 0, squares);
+  block_barrier();
+}
+
+// A warp's sums go to place row * places(columns) + its own; as many warps meet in a row tile.
+LATHE_DEVICE int places(int columns) {
+  return min_int(columns, kPhaseWarps);
+}
+
+LATHE_DEVICE void leave_rows(f32* sums, int place, f32 row0, f32 row1) {
+  const int lane = lane_index(), g = lane / 4, t = lane % 4;
+  // Sums over t: even lanes go on with row g, odd ones with row g + 8.
+  const f32 other = shuffle_xor(t & 1 ? row0 : row1, 1);
+  f32 sum = (t & 1 ? row1 : row0) + other;
+  sum += shuffle_xor(sum, 2);
+  if (t < 2) sums[place * 16 + g + 8 * t] = sum;
+}
+
+// Where a warp stands in the block's share of a matrix, whose tiles are dealt to the warps in turn.
+struct TileCursor {
+  int row, column;
+};
+LATHE_DEVICE TileCursor first_tile(const MatvecShape& s) {
+  const int row = warp_index() * s.first_rows >> 16;
+  return {row, warp_index() - row * s.columns};
+}
+
+// Streams the warp's tiles of the row tiles before `end` and leaves its partial sums; those of row
+// tile i at row place `at + i`.
+template <class Tile>
+LATHE_DEVICE void stream_rows(Phase& phase, const MatvecShape& s, TileCursor& cursor, int end,
+                              int at) {
+  f32* sums = partial_sums(phase);
+  const int warp = warp_index(), count = places(s.columns);
+  int row = cursor.row, column = cursor.column;
+  f32 row0 = 0, row1 = 0;
+  LATHE_UNROLL(1)
+  while (row < end) {
+    const u8* tile = next_tile(phase.stream, phase.slot_bytes);
+    const Activation x = load_activation(phase.columns + column * kColumnBytes);
+    tile_dot<Tile>(tile, s.subs, x, row0, row1);
+    release_tile(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
+    const int place = (at + row) * count + (s.step_rows > 0 ? column : warp);
+    int next = row + s.step_rows;
+    column += s.step_columns;
+    if (column >= s.columns) {
+      column -= s.columns;
+      ++next;
+    }
+    if (next != row) {
+      leave_rows(sums, place, row0, row1);
+      row0 = row1 = 0;
+      row = next;
+    }
+  }
+  cursor = {row, column};
+  catch_up(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
+}
+
+// The same for a format known by its number; `features` has a bit for each that may come.
+LATHE_DEVICE void stream_format(Phase& phase, const MatvecShape& s, int format, u32 features,
+                                TileCursor& cursor, int end, int at) {
+#define LATHE_TILE_CASE(number, Tile) \
+  if ((features >> number & 1u) && format == number) stream_rows<Tile>(phase, s, cursor, end, at);
+  LATHE_TILE_CASE(kTileQ4_0, TileQ4_0)
+  LATHE_TILE_CASE(kTileQ4_1, TileQ4_1)
+  LATHE_TILE_CASE(kTileQ5_0, TileQ5_0)
+  LATHE_TILE_CASE(kTileQ5_1, TileQ5_1)
+  LATHE_TILE_CASE(kTileQ8_0, TileQ8_0)
+  LATHE_TILE_CASE(kTileQ4_K, TileQ4_K)
+  LATHE_TILE_CASE(kTileQ5_K, TileQ5_K)
+  LATHE_TILE_CASE(kTileQ6_K, TileQ6_K)
+#undef LATHE_TILE_CASE
+}
+
+// The sum over warps of row `row` of row place `place`: four lanes share the work, and all have the
+// result.
+LATHE_DEVICE f32 gather_sum(const f32* sums, int place, int row, int columns) {
+  const int count = places(columns), part = thread_index() % 4;
+  const f32* from = sums + (place * count + part) * 16 + row;
+  f32 sum = 0;
+  LATHE_UNROLL(4)
+  for (int i = 0; i < kPhaseWarps / 4; ++i)
+    if (part + 4 * i < count) sum += from[64 * i];
+  sum += shuffle_xor(sum, 1);
+  return sum + shuffle_xor(sum, 2);
+}
+
+// Where row `row` of the phase's row tile `tile` goes: its place in y, or -1 for padding; and the
+// place of its bias.
+LATHE_DEVICE int output_place(const MatvecShape& s, const MatvecOperands& o, int tile, int row,
+                              const f32*& bias) {
+  const int tiles_a = ceil_div(s.rows[0], 16), tiles_b = ceil_div(s.rows[1], 16);
+  int before = 0, rows = s.rows[0];
+  bias = o.bias[0];
+  if (s.rows[1] && tile >= tiles_a) {
+    tile -= tiles_a;
+    before = rows;
+    rows = s.rows[1];
+    bias = o.bias[1];
+    if (s.rows[2] && tile >= tiles_b) {
+      tile -= tiles_b;
+      before += rows;
+      rows = s.rows[2];
+      bias = o.bias[2];
+    }
+  }
+  const int at = tile * 16 + row;
+  if (bias) bias += at;
+  return at < rows ? before + at : -1;
+}
+
+// Turns the partial sums of `count` row tiles into rows, the first of them number `first` of the
+// phase, and hands them on. What is added to the first rows is on its way before the barrier.
+LATHE_DEVICE void finish_rows(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
+                              int first, int count, f32 factor) {
+  const int threads = phase.warps * kWarp;
+  const f32* sums = partial_sums(phase);
+  bool met = false;
+  LATHE_UNROLL(1)
+  for (int base = 0; base < count * 64 || !met; base += threads) {
+    const int index = (base + thread_index()) / 4;
+    const bool real = index < count * 16;
+    const int place = real ? index / 16 : 0, row = index % 16;
+    const f32* bias = nullptr;
+    const int at = output_place(s, o, first + place, row, bias);
+    const bool mine = real && thread_index() % 4 == 0 && at >= 0;
+    f32 added = 0;
+    if (mine && bias) added = *bias;
+    u32 old = 0;
+    if (mine && o.residual) old = look_one(phase.exchange, o.residual + at);
+    if (!met) block_barrier();
+    met = true;
+    f32 value = gather_sum(sums, place, row, s.columns) * factor;
+    if (!mine) continue;
+    if (bias) value += added;
+    if (o.residual) value += receive_one(phase.exchange, o.residual + at, old);
+    if (s.kind == kLogitRows) {
+      o.y[at] = value;
+      const u64 rank = logit_rank(value, at);
+      phase.best = rank > phase.best ? rank : phase.best;
+    } else {
+      send(phase.exchange, o.y + at, value);
+    }
+  }
+  ++phase.turn;
+}
+
+LATHE_DEVICE f32 activated(f32 v, int activation) {
+  return activation == kSilu ? silu(v) : gelu_tanh(v);
+}
+
+// What becomes of gate and up sums: with kGateAndUp both are there, first the gates' row tiles;
+// with kGateOnly a thread keeps the gates that it will itself want with kUpOnly.
+enum : int { kGateAndUp, kGateOnly, kUpOnly };
+LATHE_DEVICE void finish_gated(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
+                               int first, int at, int count, int part, f32 factor) {
+  block_barrier();
+  const f32* sums = partial_sums(phase);
+  const int threads = phase.warps * kWarp;
+  LATHE_UNROLL(1)
+  for (int base = 0; base < count * 64; base += threads) {
+    const int index = (base + thread_index()) / 4;
+    const bool real = index < count * 16;
+    const int place = real ? index / 16 : 0, row = index % 16;
+    const f32 sum = gather_sum(sums, place, row, s.columns) * factor;
+    f32 up = sum, gate = sum;
+    if (part == kGateAndUp) up = gather_sum(sums, place + count, row, s.columns) * factor;
+    const int out = (first + at + place) * 16 + row;
+    if (!real || thread_index() % 4 != 0 || out >= s.rows[0]) continue;
+    f32* kept = gate_values(phase) + at * 16 + index;
+    if (part == kGateOnly) {
+      *kept = gate;
+      continue;
+    }
+    if (part == kUpOnly) gate = *kept;
+    send(phase.exchange, o.y + out, activated(gate, s.activation) * up);
+  }
+  ++phase.turn;
+}
+
+// One phase. The matrices' rows are those of y, one after the other; or the first two are gate and
+// up with kGatedRows. See load_vector() for norm, post and the streams. `features` is constant: a
+// bit for each format that may come, and kJoins.
+LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
+                         u32 features) {
+  load_vector(phase, s, o, features);
+  const f32 factor = o.norm ? inverse_rms(phase, 0, s) : 1.0f;
+  const bool gated = s.kind == kGatedRows;
+  int tiles[3], begin[3], count[3];
+  LATHE_UNROLL(3)
+  for (int m = 0; m < 3; ++m) tiles[m] = ceil_div(s.rows[m], 16);
+  const int units = gated ? tiles[0] : tiles[0] + tiles[1] + tiles[2];
+  begin[0] = 0;
+  begin[1] = gated ? 0 : tiles[0];
+  begin[2] = tiles[0] + tiles[1];
+  int first, last;
+  block_share(0, units, units, phase.block, phase.blocks, first, last);
+  LATHE_UNROLL(3)
+  for (int m = 0; m < 3; ++m) {
+    int low, high;
+    block_share(begin[m], tiles[m], units, phase.block, phase.blocks, low, high);
+    count[m] = high - low;
+  }
+  const int most = ceil_div(units, phase.blocks), half = kPartialFloats / (16 * places(s.columns));
+  // With one batch both halves of the partial sums are its own: the barrier after the next vector
+  // keeps the next sums away.
+  const int all = gated ? 2 * most : most;
+  const int capacity = all <= 2 * half ? 2 * half : half;
+  if (capacity > half) phase.turn &= ~1u;
+  // The matrices' row tiles one after the other, `at` in all, cut into batches.
+  const int total = gated ? count[0] + count[1] : last - first;
+  const int batch_end = gated ? 2 * most : most;
+  TileCursor cursor = first_tile(s);
+  LATHE_UNROLL(1)
+  for (int at = 0; at < batch_end;) {
+    // Gate and up meet in one batch, or in batches of their own.
+    int end = at + capacity;
+    if (gated && capacity == half) end = at < most ? min_int(end, most) : end;
+    int before = 0;
+    LATHE_UNROLL(1)
+    for (int m = 0; m < 3; ++m) {
+      const int own = m == 0 ? count[0] : m == 1 ? count[1] : count[2];
+      // With gates in batches of their own, places count by what the largest share has.
+      const int base = gated && capacity == half ? m * most : before;
+      const int stop = min_int(end - base, own);
+      if (own > 0 && stop > 0 && at < base + own) {
+        if (at <= base) cursor = first_tile(s);
+        const int format = m == 0 ? s.format[0] : m == 1 ? s.format[1] : s.format[2];
+        stream_format(phase, s, format, features, cursor, stop, base - at);
+      }
+      before += own;
+    }
+    if (!gated) {
+      finish_rows(phase, s, o, first + at, max_int(min_int(end, total) - at, 0), factor);
+    } else if (capacity > half) {
+      finish_gated(phase, s, o, first, 0, count[0], kGateAndUp, factor);
+    } else {
+      const bool gates = at < most;
+      const int from = gates ? at : at - most;
+      const int stop = min_int(gates ? end : end - most, count[0]);
+      finish_gated(phase, s, o, first, from, max_int(stop - from, 0), gates ? kGateOnly : kUpOnly,
+                   factor);
+    }
+    at = end;
+  }
+}
+
+// The phase as a kernel of its own. The weights' first tiles are on their way before the vector is
+// waited for.
+LATHE_OP matvec_kernel(const u8* w_a, const u8* w_b, const u8* w_c, const f32* from,
+                       const f32* norm, const f32* post, const f32* stream_in, f32* stream_out,
+                       const f32* bias_a, const f32* bias_b, const f32* bias_c, const f32* residual,
+                       f32* y, int k, int subs, int n_a, int n_b, int n_c, int format_a,
+                       int format_b, int format_c, int bytes_a, int bytes_b, int bytes_c, int kind,
+                       int activation, int blocks, int warps, int slots, int slot_bytes,
+                       f32 epsilon) {
+  u8* shared = shared_memory();
+  allow_dependents();
+  const int ring = stream_bytes(warps, slots, slot_bytes);
+  const int columns = ceil_div(ceil_div(k, 64) * 2, subs);
+  const MatvecShape s = {k,
+                         subs,
+                         columns,
+                         warps / columns,
+                         warps % columns,
+                         ceil_div(65536, columns),
+                         {n_a, n_b, n_c},
+                         {format_a, format_b, format_c},
+                         kind,
+                         activation,
+                         1.0f / static_cast<f32>(k),
+                         epsilon};
+  const MatvecOperands o = {from,     norm,       post, stream_in, {bias_a, bias_b, bias_c},
+                            residual, stream_out, y};
+  StreamEntry* entries =
+      reinterpret_cast<StreamEntry*>(shared + ring + kPhaseScratch + columns * kColumnBytes);
+  const int tiles_a = ceil_div(n_a, 16), tiles_b = ceil_div(n_b, 16), tiles_c = ceil_div(n_c, 16);
+  const bool gated = kind == kGatedRows;
+  const int units = gated ? tiles_a : tiles_a + tiles_b + tiles_c;
+  if (thread_index() == 0) {
+    const u8* matrices[3] = {w_a, w_b, w_c};
+    const int begins[3] = {0, gated ? 0 : tiles_a, tiles_a + tiles_b};
+    const int counts[3] = {tiles_a, tiles_b, tiles_c}, bytes[3] = {bytes_a, bytes_b, bytes_c};
+    LATHE_UNROLL(3)
+    for (int m = 0; m < 3; ++m) {
+      int first, last;
+      block_share(begins[m], counts[m], units, block_x(), blocks, first, last);
+      entries[m] = {matrices[m] + static_cast<i64>(first) * (columns * bytes[m]),
+                    static_cast<u32>((last - first) * columns), static_cast<u32>(bytes[m])};
+    }
+  }
+  block_barrier();
+  Phase phase;
+  phase.exchange = {0, 0, nullptr};
+  phase.scratch = shared + ring;
+  phase.columns = phase.scratch + kPhaseScratch;
+  phase.block = block_x();
+  phase.blocks = blocks;
+  phase.warps = warps;
+  phase.slots = slots;
+  phase.slot_bytes = slot_bytes;
+  phase.turn = 0;
+  phase.best = 0;
+  open_stream(phase.stream, shared, entries, 3, 1, slots, slot_bytes, warps);
+  wait_for_predecessor();
+  const u32 features = 1u << format_a | 1u << format_b | 1u << format_c | (post ? kJoins : 0u);
+  matvec(phase, s, o, features);
+}
+
+}  // namespace lathe::dev
