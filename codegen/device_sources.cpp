@@ -12,6 +12,7 @@
   FILE(ops_argmax, "ops/argmax.h")               \
   FILE(ops_attention, "ops/attention.h")         \
   FILE(ops_embed, "ops/embed.h")                 \
+  FILE(ops_embed_tiles, "ops/embed_tiles.h")     \
   FILE(ops_formats, "ops/formats.h")             \
   FILE(ops_gemv, "ops/gemv.h")                   \
   FILE(ops_glu, "ops/glu.h")                     \

@@ -3,6 +3,7 @@
 #include "ptx_templates/ops/argmax.h"
 #include "ptx_templates/ops/attention.h"
 #include "ptx_templates/ops/embed.h"
+#include "ptx_templates/ops/embed_tiles.h"
 #include "ptx_templates/ops/gemv.h"
 #include "ptx_templates/ops/glu.h"
 #include "ptx_templates/ops/kv_cache.h"

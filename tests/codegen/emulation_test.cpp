@@ -57,8 +57,9 @@ double run_case(const KernelCase& c, std::uint64_t seed) {
     const std::vector<Bytes> arguments = make_arguments(c, random.bits());
     std::vector<Bytes> expected = arguments;
     run_oracle(c, expected);
-    const std::vector<Bytes> first = emulated(c, arguments, Placement::end, random.bits());
-    const std::vector<Bytes> second = emulated(c, arguments, Placement::start, random.bits());
+    const std::vector<Bytes> given = device_arguments(c, arguments);
+    const std::vector<Bytes> first = emulated(c, given, Placement::end, random.bits());
+    const std::vector<Bytes> second = emulated(c, given, Placement::start, random.bits());
     EXPECT_TRUE(first == second) << "the result depends on the order of the threads";
     comparison.add(expected, first);
   }
