@@ -11,7 +11,6 @@ enum : int {
   kTileRows = 16,    // rows of a tile
   kTileSub = 32,     // values of a sub-block
   kTileChunk = 512,  // bytes that a warp reads at once: 16 per lane
-  kTileMaxSubs = 8,  // sub-blocks of a tile along k, at most
 };
 
 // Per format: sub-blocks of a tile at most, bits per code, bytes of scales per 16 rows of a

@@ -139,6 +139,7 @@ TEST(KernelTable, ChecksNameTheField) {
       {"gemv.q8_0.k64.n8.w0", "warps"},
       {"gemv.q8_0.k64.n8.w17", "warps"},
       {"gemv.q8_0.k64.n8.r9", "rows"},
+      {"gemv.q8_0.k64.n8.tiles", "layout"},
       {"embed.q6_k.k128.n8", "k"},
       {"embed.f32.k128.n8.tiles", "f32"},
       {"retile.f32.k128.n8", "f32"},
