@@ -12,14 +12,17 @@
   FILE(ops_argmax, "ops/argmax.h")               \
   FILE(ops_attention, "ops/attention.h")         \
   FILE(ops_embed, "ops/embed.h")                 \
+  FILE(ops_embed_tiles, "ops/embed_tiles.h")     \
   FILE(ops_formats, "ops/formats.h")             \
   FILE(ops_gemv, "ops/gemv.h")                   \
   FILE(ops_glu, "ops/glu.h")                     \
   FILE(ops_kv_cache, "ops/kv_cache.h")           \
   FILE(ops_launch_shapes, "ops/launch_shapes.h") \
   FILE(ops_math, "ops/math.h")                   \
+  FILE(ops_retile, "ops/retile.h")               \
   FILE(ops_rms_norm, "ops/rms_norm.h")           \
   FILE(ops_rope, "ops/rope.h")                   \
+  FILE(ops_tile_shapes, "ops/tile_shapes.h")     \
   FILE(ptx_gemv_q4_k, "ptx/gemv_q4_k.ptx")       \
   FILE(ptx_gemv_q6_k, "ptx/gemv_q6_k.ptx")       \
   FILE(ptx_gemv_q8_0, "ptx/gemv_q8_0.ptx")       \

@@ -45,10 +45,15 @@ constexpr std::array kFields = {
              .tag = "",
              .meaning = "silu or gelu_tanh",
              .activation = &KernelKey::activation},
+    KeyField{.name = "layout",
+             .tag = "",
+             .meaning = "of the weights: raw (blocks) or tiles",
+             .layout = &KernelKey::layout},
 };
 
 constexpr const char* kPairings[] = {"adjacent", "halves"};
 constexpr const char* kActivations[] = {"silu", "gelu_tanh"};
+constexpr const char* kLayouts[] = {"raw", "tiles"};
 
 // A float as decimal digits and an exponent ("125e-3"), the shortest that reads back exactly and
 // holds no '.', which separates the parts of a key.
@@ -96,6 +101,8 @@ std::string part_text(const KernelKey& key, const KeyField& field) {
     return fmt::format(".{}", kPairings[static_cast<int>(key.*field.pairing)]);
   if (field.activation && key.*field.activation != defaults.*field.activation)
     return fmt::format(".{}", kActivations[static_cast<int>(key.*field.activation)]);
+  if (field.layout && key.*field.layout != defaults.*field.layout)
+    return fmt::format(".{}", kLayouts[static_cast<int>(key.*field.layout)]);
   return {};
 }
 
@@ -105,6 +112,7 @@ bool parse_part(KernelKey& key, std::string_view part) {
   for (const KeyField& field : kFields) {
     if (field.pairing && parse_name(part, kPairings, key.*field.pairing)) return true;
     if (field.activation && parse_name(part, kActivations, key.*field.activation)) return true;
+    if (field.layout && parse_name(part, kLayouts, key.*field.layout)) return true;
     const std::string_view tag = field.tag;
     if (tag.empty() || !part.starts_with(tag)) continue;
     const std::string_view rest = part.substr(tag.size());
@@ -165,6 +173,7 @@ Result<void> set_field(KernelKey& key, std::string_view name, std::string_view v
     if (field.real) good = parse_number(value, key.*field.real);
     if (field.pairing) good = parse_name(value, kPairings, key.*field.pairing);
     if (field.activation) good = parse_name(value, kActivations, key.*field.activation);
+    if (field.layout) good = parse_name(value, kLayouts, key.*field.layout);
     if (field.flag && (value == "0" || value == "1"))
       key.*field.flag = good = true, key.*field.flag = value == "1";
     if (good) return {};
@@ -193,6 +202,7 @@ std::size_t hash_value(const KernelKey& key) {
     if (field.flag) mix(key.*field.flag);
     if (field.pairing) mix(static_cast<std::uint64_t>(key.*field.pairing));
     if (field.activation) mix(static_cast<std::uint64_t>(key.*field.activation));
+    if (field.layout) mix(static_cast<std::uint64_t>(key.*field.layout));
   }
   return hash;
 }

@@ -60,6 +60,8 @@ int element_alignment(const KernelKey& key, const Param& param) {
     case Element::i32:
       return 4;
     case Element::blocks:
+    case Element::tiles:
+      return row(param.matrix.format).alignment;
     case Element::kv:
       return row(key.format).alignment;
   }
@@ -84,10 +86,12 @@ Result<BoundPlan> BoundPlan::bind(const Plan& plan, const Addresses& addresses,
       const Located located = locate(plan, step.operands[i], addresses);
       const std::int64_t positions = param.per_position ? plan.options.context : 1;
       if (located.address == 0) return unbound(plan, step, param.name, "is not bound");
-      if (located.bytes < param.bytes * positions) {
-        return unbound(plan, step, param.name,
-                       fmt::format("has {} bytes of the {} the kernel may touch", located.bytes,
-                                   param.bytes * positions));
+      const std::int64_t bytes =
+          (alignment == Alignment::kernel ? param.bytes : param.oracle_bytes()) * positions;
+      if (located.bytes < bytes) {
+        return unbound(
+            plan, step, param.name,
+            fmt::format("has {} bytes of the {} the kernel may touch", located.bytes, bytes));
       }
       const int needed =
           alignment == Alignment::kernel ? param.alignment : element_alignment(step.key, param);

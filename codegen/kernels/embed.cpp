@@ -1,5 +1,7 @@
-// Owns the embed row: y[k] = scale * table[token]. Device code: ptx_templates/ops/embed.h.
+// Owns the embed row: y[k] = scale * table[token]. Device code: ptx_templates/ops/embed.h for a
+// table of blocks, ops/embed_tiles.h for one in tiles.
 #include "codegen/kernels/rows.h"
+#include "lathe/codegen/tile.h"
 
 namespace lathe {
 namespace {
@@ -8,27 +10,42 @@ bool in_blocks(const KernelKey& key) {
   return row(key.format).block > 1;
 }
 
+bool in_tiles(const KernelKey& key) {
+  return key.layout == Layout::tiles;
+}
+
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(whole_blocks(key));
   LATHE_TRY(in_range("n", key.n, 1, 1 << 30));
+  if (in_tiles(key)) LATHE_TRY(has_tiles(key));
   LATHE_TRY(in_range("warps", key.warps, 1, 32));
   if (!std::isfinite(key.scale)) return invalid("scale is not finite");
   return {};
 }
 
 Geometry geometry(const KernelKey& key) {
-  return per_element(in_blocks(key) ? key.k / 32 : key.k, key.warps);
+  const int values_per_thread = !in_blocks(key) ? 1 : in_tiles(key) ? 4 : 32;
+  return per_element(key.k / values_per_thread, key.warps);
 }
 
 std::vector<Param> params(const KernelKey& key) {
-  return {blocks_in("table", key),
+  const Matrix matrix = {key.format, key.n, key.k};
+  return {in_tiles(key) ? tiles_param("table", matrix, Access::read) : blocks_in("table", key),
           {"token", Access::read, Element::i32, 4, 4, false, false},
           vector_out("y", key.k)};
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/embed.h", fmt::format("embed_{}", row(key.format).name), parameters(3)};
-  for (int value : {key.k, key.n, key.warps}) call.arguments.push_back(integer(value));
+  OpCall call{in_tiles(key) ? "ops/embed_tiles.h" : "ops/embed.h",
+              fmt::format("embed_{}{}", in_tiles(key) ? "tiles_" : "", row(key.format).name),
+              parameters(3)};
+  call.arguments.push_back(integer(key.k));
+  call.arguments.push_back(integer(key.n));
+  if (in_tiles(key)) {
+    const Result<TileShape> shape = tile_shape(key.format, key.n, key.k);
+    call.arguments.push_back(integer(shape ? shape->subs : 0));
+  }
+  call.arguments.push_back(integer(key.warps));
   call.arguments.push_back(real(key.scale));
   return call;
 }

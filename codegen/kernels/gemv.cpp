@@ -11,6 +11,7 @@ Result<void> check(const KernelKey& key) {
   LATHE_TRY(in_range("n", key.n, 1, 1 << 30));
   LATHE_TRY(in_range("warps", key.warps, 1, 16));
   LATHE_TRY(in_range("rows", key.rows, 1, dev::kGemvMaxRows));
+  if (key.layout != Layout::raw) return invalid("layout is tiles; gemv reads blocks");
   return {};
 }
 

@@ -1,6 +1,8 @@
 // Owns the checks and builders that several rows of the kernel table use.
 #include "codegen/kernels/rows.h"
 
+#include "lathe/codegen/tile.h"
+
 namespace lathe {
 
 Result<void> in_range(const char* field, int value, int low, int high) {
@@ -14,6 +16,18 @@ Result<void> whole_blocks(const KernelKey& key) {
   if (key.k % format.block == 0) return {};
   return invalid("k is {}; {} stores values in blocks of {}, and k must be a multiple of that",
                  key.k, format.name, format.block);
+}
+
+Result<void> has_tiles(const KernelKey& key) {
+  LATHE_TRY(whole_blocks(key));
+  LATHE_TRY(in_range("n", key.n, 1, 1 << 30));
+  LATHE_TRY(tile_shape(key.format, key.n, key.k));
+  return {};
+}
+
+Param tiles_param(const char* name, const Matrix& matrix, Access access) {
+  const Result<TileShape> shape = tile_shape(matrix.format, matrix.n, matrix.k);
+  return {name, access, Element::tiles, shape ? shape->bytes() : 0, 16, false, false, matrix};
 }
 
 std::vector<OpArgument> parameters(int count) {

@@ -16,6 +16,7 @@
 namespace lathe {
 
 // One per file in this folder; kernel_table.cpp lists them in the order of the enum.
+extern const KernelRow kRetileRow;
 extern const KernelRow kEmbedRow;
 extern const KernelRow kRmsNormRow;
 extern const KernelRow kGemvRow;
@@ -36,6 +37,8 @@ Error invalid(fmt::format_string<Args...> text, Args&&... args) {
 Result<void> in_range(const char* field, int value, int low, int high);
 // k is a positive multiple of the format's block.
 Result<void> whole_blocks(const KernelKey& key);
+// The format has tiles, and so has a matrix of this key's n and k.
+Result<void> has_tiles(const KernelKey& key);
 
 using dev::ceil_div;
 
@@ -49,9 +52,11 @@ inline Param position_in() {
   return {"position", Access::read, Element::i32, 4, 4, false, false};
 }
 inline Param blocks_in(const char* name, const KernelKey& key) {
-  return {name,  Access::read, Element::blocks, key.n * row_bytes(key.format, key.k), 16,
-          false, false};
+  const Matrix matrix = {key.format, key.n, key.k};
+  return {name, Access::read, Element::blocks, matrix.block_bytes(), 16, false, false, matrix};
 }
+// A matrix in tiles. The key has passed has_tiles().
+Param tiles_param(const char* name, const Matrix& matrix, Access access);
 inline Param cache(const char* name, const KernelKey& key, Access access) {
   return {
       name,        access,

@@ -7,6 +7,7 @@
 #include "lathe/codegen/kernel_table.h"
 #include "lathe/codegen/result.h"
 #include "lathe/codegen/target.h"
+#include "lathe/codegen/tile.h"
 #include "lathe/plan/gguf.h"
 #include "lathe/plan/model_spec.h"
 #include "lathe/plan/plan.h"

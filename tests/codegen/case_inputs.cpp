@@ -7,6 +7,7 @@
 #include <limits>
 #include <numbers>
 
+#include "lathe/codegen/tile.h"
 #include "tests/codegen/kernel_cases.h"
 #include "tests/support/random.h"
 
@@ -130,7 +131,8 @@ void fill_argmax_partial(Bytes& bytes, Random& random, const KernelCase& c) {
 
 void fill_input(Bytes& bytes, Random& random, const KernelCase& c, const Param& param) {
   const std::string_view name = param.name;
-  if (param.element == Element::blocks) return fill_blocks(bytes, random, c.key.format);
+  if (param.element == Element::blocks || param.element == Element::tiles)
+    return fill_blocks(bytes, random, param.matrix.format);
   if (param.element == Element::kv) return fill_cache(bytes, random, c);
   if (name == "position") return store(bytes, 0, c.position);
   if (name == "token") return store(bytes, 0, c.token);
@@ -150,7 +152,7 @@ void fill_input(Bytes& bytes, Random& random, const KernelCase& c, const Param& 
 
 std::size_t argument_bytes(const KernelCase& kernel_case, const Param& param) {
   const std::int64_t positions = param.per_position ? kernel_case.capacity : 1;
-  return static_cast<std::size_t>(param.bytes * positions);
+  return static_cast<std::size_t>(param.oracle_bytes() * positions);
 }
 
 std::vector<Bytes> make_arguments(const KernelCase& kernel_case, std::uint64_t seed) {
@@ -162,6 +164,19 @@ std::vector<Bytes> make_arguments(const KernelCase& kernel_case, std::uint64_t s
     if (param.access != Access::write) fill_input(bytes, random, kernel_case, param);
   }
   return out;
+}
+
+std::vector<Bytes> device_arguments(const KernelCase& kernel_case, std::vector<Bytes> arguments) {
+  const std::vector<Param> params = row(kernel_case.key.type).params(kernel_case.key);
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    if (params[i].element != Element::tiles || params[i].access != Access::read) continue;
+    const Matrix& matrix = params[i].matrix;
+    const Result<TileShape> shape = tile_shape(matrix.format, matrix.n, matrix.k);
+    Bytes tiles(static_cast<std::size_t>(params[i].bytes));
+    if (shape) blocks_to_tiles(*shape, arguments[i].data(), tiles.data());
+    arguments[i] = std::move(tiles);
+  }
+  return arguments;
 }
 
 int draws(const KernelCase& kernel_case) {

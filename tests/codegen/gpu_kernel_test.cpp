@@ -80,10 +80,11 @@ class GpuKernelTest : public ::testing::TestWithParam<Family> {
         const std::vector<Bytes> arguments = make_arguments(c, random.bits());
         std::vector<Bytes> expected = arguments;
         run_oracle(c, expected);
-        const std::vector<Bytes> after = launched(c, *ptx, arguments);
+        const std::vector<Bytes> given = device_arguments(c, arguments);
+        const std::vector<Bytes> after = launched(c, *ptx, given);
         comparison.add(expected, after);
         if (route != Route::text) {
-          EXPECT_TRUE(after == emulated(c, arguments, seed)) << "bits differ from the emulator's";
+          EXPECT_TRUE(after == emulated(c, given, seed)) << "bits differ from the emulator's";
         }
       }
       EXPECT_EQ(comparison.problem(), "");

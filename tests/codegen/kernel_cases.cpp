@@ -59,6 +59,20 @@ void gemv_cases(const Family& family, Cases& out) {
   add(small, 1000, 8, 4);
 }
 
+void retile_cases(const Family& family, Cases& out) {
+  constexpr int kRows[] = {1, 16, 17, 5, 32, 8, 40};
+  int i = 0;
+  for (int k : row_lengths(family.format)) {
+    for (int repeat = 0; repeat < (k > 3000 ? 1 : 3); ++repeat) {
+      KernelCase c{base(family)};
+      c.key.k = k;
+      c.key.n = turn(kRows, i);
+      c.key.warps = turn(kWarps, i++);
+      out.push_back(c);
+    }
+  }
+}
+
 void embed_cases(const Family& family, Cases& out) {
   int i = 0;
   for (int k : row_lengths(family.format)) {
@@ -71,6 +85,9 @@ void embed_cases(const Family& family, Cases& out) {
         c.key.warps = turn(kWarps, i);
         c.key.scale = turn({1.0f, 0.125f, 25.298221f}, i++);
         c.token = token;
+        out.push_back(c);
+        if (i % 2 == 0 || family.format == Format::f32) continue;
+        c.key.layout = Layout::tiles;
         out.push_back(c);
       }
     }
@@ -226,8 +243,9 @@ using AddCases = void (*)(const Family&, Cases&);
 
 // In the order of KernelType.
 constexpr AddCases kAddCases[] = {
-    embed_cases,     rms_norm_cases,        gemv_cases, rope_cases,   kv_append_cases,
-    attention_cases, attention_merge_cases, glu_cases,  argmax_cases, argmax_merge_cases,
+    retile_cases, embed_cases,     rms_norm_cases,     gemv_cases,
+    rope_cases,   kv_append_cases, attention_cases,    attention_merge_cases,
+    glu_cases,    argmax_cases,    argmax_merge_cases,
 };
 
 }  // namespace
@@ -272,7 +290,8 @@ std::vector<Family> families() {
 std::vector<KernelKey> representative_keys(const Family& family) {
   // Two shapes where loops or registers differ much, among them ones that no vector load fits.
   static const std::map<KernelType, std::vector<const char*>> shapes = {
-      {KernelType::embed, {"k4096.n128256"}},
+      {KernelType::retile, {"k4096.n4096", "k768.n20"}},
+      {KernelType::embed, {"k4096.n128256", "k4096.n128256.tiles"}},
       {KernelType::rms_norm, {"k4096.n1.w8.eps1e-5.res", "k7.n1.w3.eps1e-6"}},
       {KernelType::gemv, {"k4096.n4096.res", "k14336.n4096.w8.r4.bias"}},
       {KernelType::rope, {"h32.d128.rot128.halves", "h9.d80.rot32"}},
@@ -284,9 +303,11 @@ std::vector<KernelKey> representative_keys(const Family& family) {
       {KernelType::argmax_merge, {"s64.w1"}},
   };
   std::vector<KernelKey> out;
-  for (const char* shape : shapes.at(family.type))
-    out.push_back(*parse_key(std::string(row(family.type).name) + "." + row(family.format).name +
-                             "." + shape));
+  for (const char* shape : shapes.at(family.type)) {
+    const KernelKey key = *parse_key(std::string(row(family.type).name) + "." +
+                                     row(family.format).name + "." + shape);
+    if (key.layout == Layout::raw || key.format != Format::f32) out.push_back(key);
+  }
   return out;
 }
 

@@ -50,11 +50,13 @@ std::vector<KernelKey> representative_keys(const Family& family);
 
 using Bytes = std::vector<std::byte>;
 
-// Bytes of one argument: those of its Param, times the capacity for a KV cache.
+// Bytes of one argument as the oracle takes it, times the capacity for a KV cache.
 std::size_t argument_bytes(const KernelCase& kernel_case, const Param& param);
-// The contents of every argument before the launch. Outputs hold a NaN pattern; so does what a
-// kernel must not read, such as KV cache entries outside the window.
+// The contents of every argument before the launch, as the oracle takes them. Outputs hold a NaN
+// pattern; so does what a kernel must not read, such as KV cache entries outside the window.
 std::vector<Bytes> make_arguments(const KernelCase& kernel_case, std::uint64_t seed);
+// The same as the kernel takes them: blocks become tiles where it reads tiles.
+std::vector<Bytes> device_arguments(const KernelCase& kernel_case, std::vector<Bytes> arguments);
 // How many draws of inputs make one comparison. With very few outputs a sum that happens to cancel
 // would make a relative error of any size, so those of several draws are taken together.
 int draws(const KernelCase& kernel_case);

@@ -33,6 +33,7 @@ KernelKey random_key(testing::Random& random) {
     if (field.flag) key.*field.flag = random.below(2);
     if (field.pairing) key.*field.pairing = static_cast<Pairing>(random.below(2));
     if (field.activation) key.*field.activation = static_cast<Activation>(random.below(2));
+    if (field.layout) key.*field.layout = static_cast<Layout>(random.below(2));
   }
   return key;
 }
@@ -67,6 +68,7 @@ TEST(KernelKey, EachFieldChangesTextSymbolAndHash) {
     if (field.flag) key.*field.flag = true;
     if (field.pairing) key.*field.pairing = Pairing::halves;
     if (field.activation) key.*field.activation = Activation::gelu_tanh;
+    if (field.layout) key.*field.layout = Layout::tiles;
     EXPECT_FALSE(key == plain) << field.name;
     EXPECT_NE(key.text(), plain.text()) << field.name;
     EXPECT_NE(hash_value(key), hash_value(plain)) << field.name;
@@ -160,7 +162,8 @@ TEST(KernelKey, FieldsAreSetByName) {
                                     {"epsilon", "1e-5"},
                                     {"bias", "1"},
                                     {"pairing", "halves"},
-                                    {"activation", "gelu_tanh"}})
+                                    {"activation", "gelu_tanh"},
+                                    {"layout", "tiles"}})
     EXPECT_TRUE(set_field(key, name, value)) << name;
   EXPECT_EQ(key.k, 4096);
   EXPECT_EQ(key.warps, 8);
@@ -168,6 +171,7 @@ TEST(KernelKey, FieldsAreSetByName) {
   EXPECT_TRUE(key.bias);
   EXPECT_EQ(key.pairing, Pairing::halves);
   EXPECT_EQ(key.activation, Activation::gelu_tanh);
+  EXPECT_EQ(key.layout, Layout::tiles);
   ASSERT_TRUE(set_field(key, "bias", "0"));
   EXPECT_FALSE(key.bias);
   const Result<void> value = set_field(key, "warps", "many");

@@ -20,6 +20,7 @@ namespace lathe {
 
 // Families, not variants: a variant is a field of the key.
 enum class KernelType : std::uint8_t {
+  retile,           // weights from the blocks of the file to tiles
   embed,            // y[k] = scale * table[token]
   rms_norm,         // y = x / rms(x) * w, per row of k values, with optional residual
   gemv,             // y[n] = W[n][k] . x[k], with optional bias and residual
@@ -35,6 +36,9 @@ enum class KernelType : std::uint8_t {
 // Which elements RoPE rotates together: (2i, 2i+1) or (i, i + dims/2).
 enum class Pairing : std::uint8_t { adjacent, halves };
 enum class Activation : std::uint8_t { silu, gelu_tanh };
+
+// How weights lie in device memory: as the file's blocks, or as tiles (lathe/codegen/tile.h).
+enum class Layout : std::uint8_t { raw, tiles };
 
 struct KernelKey {
   KernelType type = KernelType::gemv;
@@ -61,6 +65,7 @@ struct KernelKey {
   bool residual = false;
   Pairing pairing = Pairing::adjacent;
   Activation activation = Activation::silu;
+  Layout layout = Layout::raw;
 
   friend auto operator<=>(const KernelKey&, const KernelKey&) = default;
 
@@ -83,6 +88,7 @@ struct KeyField {
   bool KernelKey::*flag = nullptr;
   Pairing KernelKey::*pairing = nullptr;
   Activation KernelKey::*activation = nullptr;
+  Layout KernelKey::*layout = nullptr;
 };
 std::span<const KeyField> key_fields();
 

@@ -29,7 +29,17 @@ struct Geometry {
 };
 
 enum class Access : std::uint8_t { read, write, read_write };
-enum class Element : std::uint8_t { f32, i32, blocks, kv };
+// Weights come as the blocks of the model file or, on the device, as tiles (lathe/codegen/tile.h).
+enum class Element : std::uint8_t { f32, i32, blocks, tiles, kv };
+
+// The matrix behind a parameter of blocks or tiles.
+struct Matrix {
+  Format format = Format::f32;
+  int n = 0;
+  int k = 0;
+
+  std::int64_t block_bytes() const { return n * row_bytes(format, k); }
+};
 
 // One pointer argument. All kernel parameters are device pointers; shapes are in the code.
 struct Param {
@@ -42,6 +52,12 @@ struct Param {
   bool per_position = false;
   // May be the same buffer as an output; every other parameter is distinct from all outputs.
   bool may_alias = false;
+  Matrix matrix = {};
+
+  // Bytes of the argument as oracles take it: tiles that a kernel reads are blocks there.
+  std::int64_t oracle_bytes() const {
+    return element == Element::tiles && access == Access::read ? matrix.block_bytes() : bytes;
+  }
 };
 
 // What one launch must move and do at least; for attention, per cached position.
@@ -75,6 +91,7 @@ struct KernelRow {
   OpCall (*call)(const KernelKey&);
   Cost (*cost)(const KernelKey&);
   // The definition of the result, in double precision, on host pointers in the order of params().
+  // The host has no tiles: where the kernel reads them, the oracle reads the blocks they came from.
   // Computes share `part` of `parts`; the shares are disjoint and may run on different threads.
   void (*oracle)(const KernelKey&, std::span<void* const> arguments, int part, int parts);
   // Relative L2 error allowed against the oracle for random inputs, and the reason for it.
