@@ -42,6 +42,8 @@ struct Param {
   bool per_position = false;
   // May be the same buffer as an output; every other parameter is distinct from all outputs.
   bool may_alias = false;
+  // What it holds after the launch means nothing to anyone.
+  bool scratch = false;
 };
 
 // What one launch must move and do at least; for attention, per cached position.
