@@ -4,28 +4,40 @@
 #include <array>
 
 // One line per file; the symbol is made from the line's first argument.
-#define LATHE_DEVICE_SOURCES(FILE)               \
-  FILE(isa_types, "isa/types.h")                 \
-  FILE(isa_isa, "isa/isa.h")                     \
-  FILE(isa_device, "isa/device.h")               \
-  FILE(isa_shape_math, "isa/shape_math.h")       \
-  FILE(ops_argmax, "ops/argmax.h")               \
-  FILE(ops_attention, "ops/attention.h")         \
-  FILE(ops_embed, "ops/embed.h")                 \
-  FILE(ops_embed_tiles, "ops/embed_tiles.h")     \
-  FILE(ops_formats, "ops/formats.h")             \
-  FILE(ops_gemv, "ops/gemv.h")                   \
-  FILE(ops_glu, "ops/glu.h")                     \
-  FILE(ops_kv_cache, "ops/kv_cache.h")           \
-  FILE(ops_launch_shapes, "ops/launch_shapes.h") \
-  FILE(ops_math, "ops/math.h")                   \
-  FILE(ops_retile, "ops/retile.h")               \
-  FILE(ops_rms_norm, "ops/rms_norm.h")           \
-  FILE(ops_rope, "ops/rope.h")                   \
-  FILE(ops_tile_shapes, "ops/tile_shapes.h")     \
-  FILE(ptx_gemv_q4_k, "ptx/gemv_q4_k.ptx")       \
-  FILE(ptx_gemv_q6_k, "ptx/gemv_q6_k.ptx")       \
-  FILE(ptx_gemv_q8_0, "ptx/gemv_q8_0.ptx")       \
+#define LATHE_DEVICE_SOURCES(FILE)                 \
+  FILE(isa_device, "isa/device.h")                 \
+  FILE(isa_device_async, "isa/device_async.h")     \
+  FILE(isa_device_mma, "isa/device_mma.h")         \
+  FILE(isa_isa, "isa/isa.h")                       \
+  FILE(isa_shape_math, "isa/shape_math.h")         \
+  FILE(isa_types, "isa/types.h")                   \
+  FILE(ops_activations, "ops/activations.h")       \
+  FILE(ops_argmax, "ops/argmax.h")                 \
+  FILE(ops_attend, "ops/attend.h")                 \
+  FILE(ops_attend_merge, "ops/attend_merge.h")     \
+  FILE(ops_attend_vectors, "ops/attend_vectors.h") \
+  FILE(ops_attention, "ops/attention.h")           \
+  FILE(ops_embed, "ops/embed.h")                   \
+  FILE(ops_embed_tiles, "ops/embed_tiles.h")       \
+  FILE(ops_exchange, "ops/exchange.h")             \
+  FILE(ops_formats, "ops/formats.h")               \
+  FILE(ops_gemv, "ops/gemv.h")                     \
+  FILE(ops_glu, "ops/glu.h")                       \
+  FILE(ops_kv_cache, "ops/kv_cache.h")             \
+  FILE(ops_kv_rows, "ops/kv_rows.h")               \
+  FILE(ops_launch_shapes, "ops/launch_shapes.h")   \
+  FILE(ops_math, "ops/math.h")                     \
+  FILE(ops_matvec, "ops/matvec.h")                 \
+  FILE(ops_persistent, "ops/persistent.h")         \
+  FILE(ops_retile, "ops/retile.h")                 \
+  FILE(ops_rms_norm, "ops/rms_norm.h")             \
+  FILE(ops_rope, "ops/rope.h")                     \
+  FILE(ops_tile_dot, "ops/tile_dot.h")             \
+  FILE(ops_tile_shapes, "ops/tile_shapes.h")       \
+  FILE(ops_weight_stream, "ops/weight_stream.h")   \
+  FILE(ptx_gemv_q4_k, "ptx/gemv_q4_k.ptx")         \
+  FILE(ptx_gemv_q6_k, "ptx/gemv_q6_k.ptx")         \
+  FILE(ptx_gemv_q8_0, "ptx/gemv_q8_0.ptx")         \
   FILE(ptx_rms_norm, "ptx/rms_norm.ptx")
 
 #define LATHE_EMBED(symbol, path)              \

@@ -51,6 +51,11 @@ std::int64_t row_bytes(Format format, std::int64_t k) {
   return k / f.block * f.bytes;
 }
 
+std::int64_t kv_position_bytes(Format format, std::int64_t values) {
+  const std::int64_t bytes = row_bytes(format, values);
+  return format == Format::q8_0 ? (bytes + 15) / 16 * 16 : bytes;
+}
+
 Result<Format> format_by_name(std::string_view name) {
   const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
   for (const FormatRow& format : kFormats)

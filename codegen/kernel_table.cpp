@@ -10,7 +10,7 @@ namespace {
 
 const std::array kTable = {
     kRetileRow,    kEmbedRow,          kRmsNormRow, kGemvRow,   kRopeRow,        kKvAppendRow,
-    kAttentionRow, kAttentionMergeRow, kGluRow,     kArgmaxRow, kArgmaxMergeRow,
+    kAttentionRow, kAttentionMergeRow, kGluRow,     kArgmaxRow, kArgmaxMergeRow, kAttendRow,
 };
 
 constexpr const char* kRoutes[] = {"nvrtc", "llvm", "text"};

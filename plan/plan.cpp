@@ -12,7 +12,8 @@ namespace {
 
 // Bytes of one position's K, and the same again of V, in one layer.
 std::int64_t kv_position_bytes(const Plan& plan) {
-  return row_bytes(plan.options.kv, std::int64_t{plan.spec.kv_heads} * plan.spec.head_dim);
+  return lathe::kv_position_bytes(plan.options.kv,
+                                  std::int64_t{plan.spec.kv_heads} * plan.spec.head_dim);
 }
 
 // Every operand is read whole, except the embedding table: one row of it.
@@ -73,7 +74,7 @@ PlanCounts Plan::counts() const {
   for (const Step& step : steps) {
     count_operands(step, counts);
     const Cost cost = row(step.key.type).cost(step.key);
-    if (step.key.type == KernelType::attention) {
+    if (step.key.type == KernelType::attention || step.key.type == KernelType::attend) {
       counts.attention_operations_per_position += cost.operations;
     } else {
       counts.operations += cost.operations;

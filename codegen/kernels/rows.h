@@ -27,6 +27,7 @@ extern const KernelRow kAttentionMergeRow;
 extern const KernelRow kGluRow;
 extern const KernelRow kArgmaxRow;
 extern const KernelRow kArgmaxMergeRow;
+extern const KernelRow kAttendRow;
 
 template <typename... Args>
 Error invalid(fmt::format_string<Args...> text, Args&&... args) {
@@ -58,11 +59,10 @@ inline Param blocks_in(const char* name, const KernelKey& key) {
 // A matrix in tiles. The key has passed has_tiles().
 Param tiles_param(const char* name, const Matrix& matrix, Access access);
 inline Param cache(const char* name, const KernelKey& key, Access access) {
-  return {
-      name,        access,
-      Element::kv, static_cast<std::int64_t>(key.kv_heads) * key.head_dim * row(key.format).bytes,
-      16,          true,
-      false};
+  return {name,        access,
+          Element::kv, kv_position_bytes(key.format, std::int64_t{key.kv_heads} * key.head_dim),
+          16,          true,
+          false};
 }
 
 inline OpArgument parameter(int index) {

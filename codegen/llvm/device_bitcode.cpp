@@ -1,6 +1,7 @@
 // Owns the set of device functions in the bitcode: this file is compiled for NVPTX by clang, not
 // for the host.
 #include "ptx_templates/ops/argmax.h"
+#include "ptx_templates/ops/attend.h"
 #include "ptx_templates/ops/attention.h"
 #include "ptx_templates/ops/embed.h"
 #include "ptx_templates/ops/embed_tiles.h"

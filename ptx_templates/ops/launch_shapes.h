@@ -60,4 +60,115 @@ LATHE_SHAPE int attention_shared_floats(int group, int head_dim, int warps) {
   return attention_heads(group, head_dim) * (head_dim + warps * (head_dim + 2));
 }
 
+// Least power of two that is at least n.
+LATHE_SHAPE int power_of_two(int n) {
+  int p = 1;
+  while (p < n) p *= 2;
+  return p;
+}
+LATHE_SHAPE int round_up(int n, int unit) {
+  return ceil_div(n, unit) * unit;
+}
+
+// Bytes of one position in the KV cache of fused attention: kv_heads x head_dim values, then, for
+// one-byte values, an f16 scale per 32 of them, then nothing up to a multiple of 16.
+LATHE_SHAPE int kv_position_bytes(int value_bytes, int values) {
+  return value_bytes == 1 ? round_up(values + values / 16, 16) : values * value_bytes;
+}
+// Of one head's row with its scales, where a block has it for itself.
+LATHE_SHAPE int kv_row_bytes(int value_bytes, int head_dim) {
+  return kv_position_bytes(value_bytes, head_dim);
+}
+
+enum : int {
+  kAttendShared = 16384,      // bytes of shared memory a block of fused attention makes do with
+  kAttendAlone = 128 * 1024,  // bytes of K and V that one block takes alone sooner than with others
+  kAttendPart = 32 * 1024,    // least that is worth a block of its own beyond that
+  kAttendMaxSplits = 128,
+  // A split counts one arrival, the first one what is missing to this.
+  kAttendArrivals = 1 << 16,
+};
+
+// How a block of fused attention divides the query heads of one KV head and the rows of K and V.
+struct AttendShape {
+  int group;   // query heads of the KV head
+  int teams;   // warps by turns belong to a team, which has its own heads of the group
+  int heads;   // of a team
+  int padded;  // the power of two that holds them
+  int vec;     // values of a row that a lane has
+  int lanes;   // of a row, a power of two; those past the row's end compute nothing
+  int rows;    // of a warp at a time
+  int passes;  // of a warp's tile of passes * rows rows
+  int tile;
+  // A tile's scores end in lanes: `span` lanes have those of one pass, each `kept` heads, and
+  // `copies` lanes the same.
+  int span, kept, copies;
+};
+
+// Rows of a lane per tile: what the registers of 16 warps hold beside the result.
+LATHE_SHAPE int attend_passes(int vec, int value_bytes) {
+  return vec == 8 && value_bytes == 4 ? 2 : 4;
+}
+
+LATHE_SHAPE AttendShape attend_shape(int heads, int kv_heads, int head_dim, int value_bytes) {
+  AttendShape s{};
+  s.group = heads / kv_heads;
+  // Eight heads need lanes with few values each; then rows must be long enough for the lanes.
+  s.teams = ceil_div(s.group, head_dim >= 64 && head_dim <= 128 ? 8 : 4);
+  s.heads = ceil_div(s.group, s.teams);
+  s.padded = power_of_two(s.heads);
+  s.vec = s.heads > 4 ? 4 : 8;
+  s.lanes = power_of_two(ceil_div(head_dim, s.vec));
+  s.rows = 32 / s.lanes;
+  s.passes = attend_passes(s.vec, value_bytes);
+  s.tile = s.passes * s.rows;
+  s.span = s.lanes / s.passes;
+  s.kept = max_int(1, s.padded / s.span);
+  s.copies = max_int(1, s.span / s.padded);
+  return s;
+}
+
+// Splits in use for `visible` positions: `most` at most.
+LATHE_SHAPE int attend_splits(int visible, int head_dim, int value_bytes, int most) {
+  const int bytes = 2 * head_dim * value_bytes;
+  if (visible <= kAttendAlone / bytes) return 1;
+  return min_int(most, ceil_div(visible, kAttendPart / bytes));
+}
+
+// Where things lie in the shared memory of a block of fused attention, in bytes. While it reads K
+// and V: the queries, the new key and value as numbers and as in the cache, each warp's weights.
+// Then the results of `slots` warps in the same place.
+struct AttendShared {
+  int fresh;    // after the queries: the new key, then the new value, in f32
+  int packed;   // the same as the cache has them
+  int weights;  // per warp: tile x padded weights, padded factors
+  int weights_bytes;
+  int slots;
+  int slot_floats;  // values of every head of the group, then their sums of weights
+  int maxima;       // per warp and head, then of the block per head, then a word
+  int bytes;
+};
+
+LATHE_SHAPE AttendShared attend_shared(const AttendShape& s, int head_dim, int value_bytes,
+                                       int splits, int warps) {
+  AttendShared m{};
+  m.fresh = s.group * s.lanes * s.vec * 4;
+  m.packed = m.fresh + 2 * round_up(head_dim * 4, 16);
+  m.weights = m.packed + 2 * kv_row_bytes(value_bytes, head_dim);
+  m.weights_bytes = round_up((s.tile + 1) * s.padded * 4, 16);
+  const int maxima_bytes = round_up((warps * s.padded + s.group + 1) * 4, 16);
+  m.slot_floats = round_up(s.group * (head_dim + 1), 4);
+  m.slots =
+      max_int(1, min_int(warps / s.teams, (kAttendShared - maxima_bytes) / (m.slot_floats * 4)));
+  m.maxima = max_int(m.weights + warps * m.weights_bytes, m.slots * m.slot_floats * 4);
+  m.maxima = max_int(m.maxima, round_up(3 * splits * s.group * 4, 16));  // the merge of the splits
+  m.bytes = m.maxima + maxima_bytes;
+  return m;
+}
+
+// Floats that a split leaves for the merge: values, then maximum and sum of weights per head.
+LATHE_SHAPE int attend_partial_floats(int group, int head_dim) {
+  return round_up(group * (head_dim + 2), 4);
+}
+
 }  // namespace lathe::dev

@@ -36,6 +36,10 @@ const FormatRow& row(Format format);
 // Bytes of one row of k values. k must be a multiple of the format's block.
 std::int64_t row_bytes(Format format, std::int64_t k);
 
+// Bytes of one position in a KV cache of `values` values. In f16 and f32 they lie one after the
+// other. In q8_0 all bytes come first, then the scales, then nothing up to a multiple of 16.
+std::int64_t kv_position_bytes(Format format, std::int64_t values);
+
 // By name ("q4_k", "Q4_K") or by GGUF type id. The error lists what is known.
 Result<Format> format_by_name(std::string_view name);
 Result<Format> format_by_ggml_type(std::uint32_t type);

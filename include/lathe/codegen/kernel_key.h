@@ -31,6 +31,7 @@ enum class KernelType : std::uint8_t {
   glu,              // y = activation(gate) * up
   argmax,           // greatest value and its index per split of n values
   argmax_merge,     // greatest of the splits: the next token
+  attend,           // norm and rotation of q and k, append to the KV cache and attention in one
 };
 
 // Which elements RoPE rotates together: (2i, 2i+1) or (i, i + dims/2).
@@ -42,7 +43,7 @@ enum class Layout : std::uint8_t { raw, tiles };
 
 struct KernelKey {
   KernelType type = KernelType::gemv;
-  Format format = Format::f32;  // weights; for kv_append and attention the KV cache
+  Format format = Format::f32;  // weights; for kv_append, attention and attend the KV cache
 
   // Shape. Fields a family does not use stay at their default.
   int k = 0;         // values per row (reduction length, hidden size, norm length)
@@ -56,13 +57,14 @@ struct KernelKey {
   // Tuning: any valid value gives the same result within the kernel's bound.
   int warps = 4;   // warps per block
   int rows = 1;    // rows per warp
-  int splits = 1;  // parts the context (attention) or the vocabulary (argmax) is cut into
+  int splits = 1;  // parts the context (attention; attend: most) or the vocabulary is cut into
 
   // Meaning.
-  float epsilon = 0;  // rms_norm
+  float epsilon = 0;  // rms_norm, norms in attend
   float scale = 1;    // embed: factor on the row; attention: factor on q . k
   bool bias = false;
   bool residual = false;
+  bool qk_norm = false;  // attend: q and k are normed per head before they rotate
   Pairing pairing = Pairing::adjacent;
   Activation activation = Activation::silu;
   Layout layout = Layout::raw;

@@ -52,6 +52,8 @@ struct Param {
   bool per_position = false;
   // May be the same buffer as an output; every other parameter is distinct from all outputs.
   bool may_alias = false;
+  // What it holds after the launch means nothing to anyone.
+  bool scratch = false;
   Matrix matrix = {};
 
   // Bytes of the argument as oracles take it: tiles that a kernel reads are blocks there.

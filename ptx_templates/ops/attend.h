@@ -1,0 +1,304 @@
+// Owns fused attention of one token: everything between the projections to queries, key and value
+// and the output projection. Queries and key are normed and rotated, key and value appended to the
+// cache, and y = softmax(scale q . K) V over the visible positions, the new one as the cache has
+// it.
+//
+// A block takes one KV head with all its query heads, and one split of the positions. Its warps
+// take tiles of rows by turns: a lane holds `vec` values of a few rows, so that a warp's loads are
+// whole rows; scores are summed over the lanes of a row in such a way that each lane ends with
+// other scores than its neighbours, which spreads the exponentials. How many splits are in use
+// depends on the position; the last block of a KV head to finish merges them in their order.
+#pragma once
+
+#include "ops/attend_merge.h"
+#include "ops/attend_vectors.h"
+
+namespace lathe::dev {
+
+template <class Kv, int kVec>
+struct AttendTile {
+  enum : int { passes = attend_passes(kVec, Kv::bytes) };
+  KvPart<Kv, kVec> part[passes];
+};
+
+// A lane's place in its warp: row `row` of each pass, values `at` ... of it.
+struct AttendLane {
+  int row, at;
+  int scale;   // how far behind its values their scale lies in the cache; unused without scales
+  i64 stride;  // bytes from position to position
+};
+
+// The lane's part of rows tile + pass * rows + row, the last row in place of those past it.
+template <class Kv, int kVec>
+LATHE_DEVICE void load_tile(const u8* cache, const AttendLane& lane, int tile, int rows, int last,
+                            AttendTile<Kv, kVec>& out) {
+  LATHE_UNROLL(8)
+  for (int u = 0; u < AttendTile<Kv, kVec>::passes; ++u) {
+    const int row = min_int(tile + u * rows + lane.row, last);
+    load_part(cache + row * lane.stride, lane.scale, out.part[u]);
+  }
+}
+
+// Puts the new row in its place, if this tile has it.
+template <class Kv, int kVec>
+LATHE_DEVICE void patch_tile(const u8* packed, const AttendLane& lane, int head_dim, int tile,
+                             int rows, int position, AttendTile<Kv, kVec>& out) {
+  const int scale = head_dim - lane.at + lane.at / 32 * 2;
+  LATHE_UNROLL(8)
+  for (int u = 0; u < AttendTile<Kv, kVec>::passes; ++u)
+    if (tile + u * rows + lane.row == position)
+      shared_part(packed + lane.at * Kv::bytes, scale, out.part[u]);
+}
+
+// Sums kCount values, a power of two, over the lanes of a row, 2 * mask of them: each lane ends
+// with the sums of max(1, kCount / lanes) of them, the upper bits of whose index are the lane's.
+template <int kCount>
+LATHE_DEVICE void spread_sums(f32* value, int mask) {
+  if (mask == 0) return;
+  if constexpr (kCount == 1) {
+    LATHE_UNROLL(5)
+    for (; mask > 0; mask /= 2) value[0] = value[0] + shuffle_xor(value[0], mask);
+  } else {
+    const bool upper = (lane_index() & mask) != 0;
+    LATHE_UNROLL(32)
+    for (int i = 0; i < kCount / 2; ++i) {
+      const f32 low = value[i], high = value[kCount / 2 + i];
+      value[i] = (upper ? high : low) + shuffle_xor(upper ? low : high, mask);
+    }
+    spread_sums<kCount / 2>(value, mask / 2);
+  }
+}
+
+// q . K for a lane's rows: scores pass * kPadded + head, each of a part of the row.
+template <int kPadded, class Kv, int kVec>
+LATHE_DEVICE void score_tile(const AttendTile<Kv, kVec>& keys, const f32* query, int query_stride,
+                             int heads, int scale, f32* score) {
+  LATHE_UNROLL(4)
+  for (int u = 0; u < AttendTile<Kv, kVec>::passes; u += 2) {
+    f32 key[2][kVec];
+    Kv::decode(keys.part[u], scale, key[0]);
+    Kv::decode(keys.part[u + 1], scale, key[1]);
+    LATHE_UNROLL(8)
+    for (int h = 0; h < kPadded; ++h) {
+      f32 a = 0, b = 0;
+      if (h < heads) {
+        const f32x4* q = reinterpret_cast<const f32x4*>(query + h * query_stride);
+        LATHE_UNROLL(2)
+        for (int i = 0; i < kVec / 4; ++i) {
+          const f32x4 v = q[i];
+          a = fma(v.x, key[0][4 * i], a);
+          b = fma(v.x, key[1][4 * i], b);
+          a = fma(v.y, key[0][4 * i + 1], a);
+          b = fma(v.y, key[1][4 * i + 1], b);
+          a = fma(v.z, key[0][4 * i + 2], a);
+          b = fma(v.z, key[1][4 * i + 2], b);
+          a = fma(v.w, key[0][4 * i + 3], a);
+          b = fma(v.w, key[1][4 * i + 3], b);
+        }
+      }
+      score[u * kPadded + h] = a;
+      score[(u + 1) * kPadded + h] = b;
+    }
+  }
+}
+
+// A value per head from shared memory.
+template <int kPadded>
+LATHE_DEVICE void load_per_head(const f32* from, f32 (&out)[kPadded]) {
+  if constexpr (kPadded >= 4) {
+    LATHE_UNROLL(2)
+    for (int i = 0; i < kPadded / 4; ++i) {
+      const f32x4 v = reinterpret_cast<const f32x4*>(from)[i];
+      out[4 * i] = v.x;
+      out[4 * i + 1] = v.y;
+      out[4 * i + 2] = v.z;
+      out[4 * i + 3] = v.w;
+    }
+  } else {
+    LATHE_UNROLL(2)
+    for (int i = 0; i < kPadded; ++i) out[i] = from[i];
+  }
+}
+
+// Multiplies the accumulators by one factor per head, from shared memory.
+template <int kPadded>
+LATHE_DEVICE void rescale(AttendState<kPadded>& state, const f32* factors, int heads) {
+  f32 factor[kPadded];
+  load_per_head(factors, factor);
+  bool changed = false;
+  LATHE_UNROLL(8)
+  for (int h = 0; h < kPadded; ++h)
+    if (h < heads && factor[h] != 1.0f) changed = true;
+  if (!changed) return;  // all lanes see the same factors
+  LATHE_UNROLL(8)
+  for (int h = 0; h < kPadded; ++h) {
+    LATHE_UNROLL(8)
+    for (int i = 0; i < AttendState<kPadded>::vec; ++i)
+      if (h < heads) state.acc[h][i] = state.acc[h][i] * factor[h];
+  }
+}
+
+// The tile's weights to shared memory, [row][head], then the factors that what was summed before
+// needs, [head]. When it returns the warp can read them. `visible`: the lane's row is.
+template <int kPadded, int kScores>
+LATHE_DEVICE void weigh_tile(AttendState<kPadded>& state, const f32 (&score)[kScores], bool visible,
+                             const AttendShape& s, f32* weights) {
+  f32 weight[AttendState<kPadded>::most_kept], keep[AttendState<kPadded>::most_kept];
+  LATHE_UNROLL(4)
+  for (int i = 0; i < AttendState<kPadded>::most_kept; ++i) {
+    if (i >= s.kept) break;
+    const f32 own = visible ? score[i] : -3.0e38f;
+    f32 top = own;
+    LATHE_UNROLL(5)
+    for (int mask = kWarp / 2; mask >= s.span; mask /= 2) {
+      const f32 other = shuffle_xor(top, mask);
+      top = other > top ? other : top;
+    }
+    const f32 next = top > state.maximum[i] ? top : state.maximum[i];
+    keep[i] = exponential(state.maximum[i] - next);
+    weight[i] = visible ? exponential(own - next) : 0.0f;
+    state.maximum[i] = next;
+    state.sum[i] = fma(state.sum[i], keep[i], weight[i]);
+  }
+  warp_barrier();  // the tile before has been read
+  if (state.only) {
+    LATHE_UNROLL(4)
+    for (int i = 0; i < AttendState<kPadded>::most_kept; ++i) {
+      if (i >= s.kept) break;
+      weights[state.tile_row * kPadded + state.head + i] = weight[i];
+      if (state.tile_row == 0) weights[s.tile * kPadded + state.head + i] = keep[i];
+    }
+  }
+  warp_barrier();
+}
+
+// acc += weights V.
+template <class Kv, int kVec, int kPadded>
+LATHE_DEVICE void add_values(AttendState<kPadded>& state, const AttendTile<Kv, kVec>& values,
+                             const f32* weights, int row, const AttendShape& s, int scale) {
+  LATHE_UNROLL(8)
+  for (int u = 0; u < AttendTile<Kv, kVec>::passes; ++u) {
+    f32 value[kVec], weight[kPadded];
+    Kv::decode(values.part[u], scale, value);
+    load_per_head(weights + (u * s.rows + row) * kPadded, weight);
+    LATHE_UNROLL(8)
+    for (int h = 0; h < kPadded; ++h) {
+      LATHE_UNROLL(8)
+      for (int i = 0; i < kVec; ++i)
+        if (h < s.heads) state.acc[h][i] = fma(weight[h], value[i], state.acc[h][i]);
+    }
+  }
+}
+
+// One KV head and one split of the positions. kPadded is s.padded.
+template <class Kv, int kPadded>
+LATHE_DEVICE void attend_split(const Exchange& e, const AttendOperands& o, const AttendNumbers& n,
+                               const AttendShape& s, int position, int kv_head, int split,
+                               int splits, int warps, u8* shared) {
+  constexpr int kVec = AttendState<kPadded>::vec;
+  const int d = n.head_dim, first = n.window > 0 ? max_int(0, position - n.window + 1) : 0;
+  const int share = round_up(ceil_div(position + 1 - first, splits), s.tile);
+  const int begin = min_int(first + split * share, position + 1);
+  const int end = min_int(begin + share, position + 1);
+  const AttendShared m = attend_shared(s, d, Kv::bytes, n.splits, warps);
+  const int team = warp_index() % s.teams, member = warp_index() / s.teams;
+  const int step = warps / s.teams * s.tile;
+
+  const int lane_of_row = lane_index() % s.lanes;
+  const int at = kVec * lane_of_row < d ? kVec * lane_of_row : 0;
+  const AttendLane lane = {lane_index() / s.lanes, at,
+                           n.kv_heads * d - (kv_head * d + at) + (kv_head * d / 32 + at / 32) * 2,
+                           kv_position_bytes(Kv::bytes, n.kv_heads * d)};
+  const i64 offset = (static_cast<i64>(kv_head) * d + at) * Kv::bytes;
+  const u8* keys_at = o.k_cache + offset;
+  const u8* values_at = o.v_cache + offset;
+
+  // Rows of earlier tokens: they can come while this token's projections do.
+  const int last = min_int(end, position) - 1;
+  int tile = begin + member * s.tile;
+  AttendTile<Kv, kVec> keys = {}, values = {};
+  if (tile < end && last >= begin) {
+    load_tile(keys_at, lane, tile, s.rows, last, keys);
+    load_tile(values_at, lane, tile, s.rows, last, values);
+  }
+
+  f32* queries = reinterpret_cast<f32*>(shared);
+  u8* packed = shared + m.packed;
+  const int query_stride = s.lanes * kVec;
+  attend_vectors<Kv>(e, o, n, position, kv_head, begin <= position && position < end, warps,
+                     query_stride, queries, reinterpret_cast<f32*>(shared + m.fresh), packed);
+  block_barrier();
+
+  AttendState<kPadded> state = attend_state<kPadded>(s);
+  f32* weights = reinterpret_cast<f32*>(shared + m.weights + warp_index() * m.weights_bytes);
+  // A last team with fewer heads computes its last one again and drops it.
+  const int team_head = min_int(team * s.heads, s.group - s.heads);
+  const f32* query = queries + team_head * query_stride + kVec * lane_of_row;
+  LATHE_UNROLL(1)
+  for (; tile < end; tile += step) {
+    const bool has_new = end > position && tile + s.tile > position;
+    if (has_new) patch_tile(packed, lane, d, tile, s.rows, position, keys);
+    f32 score[AttendTile<Kv, kVec>::passes * kPadded];
+    score_tile<kPadded>(keys, query, query_stride, s.heads, lane.scale, score);
+    spread_sums<AttendTile<Kv, kVec>::passes * kPadded>(score, s.lanes / 2);
+    if (tile + step < end && last >= begin)
+      load_tile(keys_at, lane, tile + step, s.rows, last, keys);
+    weigh_tile(state, score, tile + state.tile_row < end, s, weights);
+    rescale(state, weights + s.tile * kPadded, s.heads);
+    if (has_new)
+      patch_tile(packed + kv_row_bytes(Kv::bytes, d), lane, d, tile, s.rows, position, values);
+    add_values(state, values, weights, lane.row, s, lane.scale);
+    if (tile + step < end && last >= begin)
+      load_tile(values_at, lane, tile + step, s.rows, last, values);
+  }
+  const int before = team * s.heads - team_head;  // heads that another team has
+  block_result(state, s, m, lane.row, kVec * lane_of_row, team, member, team_head, before, d, warps,
+               shared);
+  finish_split(e, o, n, s, m, kv_head, split, splits, warps, shared);
+}
+
+// All of the grid: `block` of `blocks` blocks of `warps` warps; each calls once per token and
+// layer. `shared` is 16-byte aligned, attend_shared(...).bytes long, used by nothing else between
+// the block barriers before and after the call. Blocks without work do nothing.
+template <class Kv>
+LATHE_DEVICE void attend_phase(const Exchange& e, const AttendOperands& o, const AttendNumbers& n,
+                               int position, int block, int blocks, int warps, u8* shared) {
+  const AttendShape s = attend_shape(n.heads, n.kv_heads, n.head_dim, Kv::bytes);
+  const int visible = n.window > 0 ? min_int(n.window, position + 1) : position + 1;
+  const int most = min_int(n.splits, max_int(1, blocks / n.kv_heads));
+  const int splits = attend_splits(visible, n.head_dim, Kv::bytes, most);
+  LATHE_UNROLL(1)
+  for (int round = 0; round < ceil_div(n.kv_heads, blocks); ++round) {
+    const int item = round * blocks + block;
+    if (item >= n.kv_heads * splits) return;
+    if (round > 0) block_barrier();
+    const int kv_head = item % n.kv_heads, split = item / n.kv_heads;
+    if (s.padded == 1)
+      attend_split<Kv, 1>(e, o, n, s, position, kv_head, split, splits, warps, shared);
+    else if (s.padded == 2)
+      attend_split<Kv, 2>(e, o, n, s, position, kv_head, split, splits, warps, shared);
+    else if (s.padded == 4)
+      attend_split<Kv, 4>(e, o, n, s, position, kv_head, split, splits, warps, shared);
+    else
+      attend_split<Kv, 8>(e, o, n, s, position, kv_head, split, splits, warps, shared);
+  }
+}
+
+// As a kernel of its own: kv_heads x splits blocks, vectors handed over between launches.
+#define LATHE_ATTEND_OP(name, Kv)                                                                  \
+  LATHE_OP name(const f32* qkv, const f32* q_norm, const f32* k_norm, const f32* frequencies,      \
+                const i32* position, u8* k_cache, u8* v_cache, f32* partial, i32* counters,        \
+                f32* y, int heads, int kv_heads, int head_dim, int rotary, int halves, int window, \
+                int splits, int warps, f32 epsilon, f32 scale) {                                   \
+    attend_phase<Kv>({0, 0, nullptr},                                                              \
+                     {qkv, q_norm, k_norm, frequencies, k_cache, v_cache, partial,                 \
+                      reinterpret_cast<u32*>(counters), y},                                        \
+                     {heads, kv_heads, head_dim, rotary, halves, window, splits, epsilon, scale},  \
+                     *position, block_x(), kv_heads * splits, warps, shared_memory());             \
+  }
+
+LATHE_ATTEND_OP(attend_f32, KvRowsF32)
+LATHE_ATTEND_OP(attend_f16, KvRowsF16)
+LATHE_ATTEND_OP(attend_q8_0, KvRowsQ8)
+
+}  // namespace lathe::dev

@@ -1,0 +1,161 @@
+// Owns what fused attention does to the projections of one token before it attends: norm and
+// rotation of queries and key, the append of key and value to the cache.
+#pragma once
+
+#include "ops/exchange.h"
+#include "ops/kv_rows.h"
+#include "ops/math.h"
+
+namespace lathe::dev {
+
+struct AttendOperands {
+  const f32* qkv;     // heads queries, kv_heads keys, kv_heads values, each head_dim long
+  const f32* q_norm;  // weights of head_dim values, or null for no norm; k_norm likewise
+  const f32* k_norm;
+  const f32* frequencies;  // as in ops/rope.h
+  u8* k_cache;             // as in ops/kv_rows.h, at multiples of 16
+  u8* v_cache;
+  f32* partial;   // kv_heads x splits x attend_partial_floats: scratch
+  u32* counters;  // per KV head, multiples of kAttendArrivals between uses
+  f32* y;         // heads x head_dim
+};
+
+struct AttendNumbers {
+  int heads, kv_heads, head_dim, rotary;
+  int halves;  // 1: rotary/2 apart, 0: neighbours rotate together
+  int window, splits;
+  f32 epsilon, scale;
+};
+
+enum : int { kAttendPairs = 4 };  // pairs of a head's values per lane: head_dim up to 256
+
+// The pairs of elements that a lane works on, and how they turn at this position.
+struct LanePairs {
+  int first[kAttendPairs], second[kAttendPairs];
+  f32 sine[kAttendPairs], cosine[kAttendPairs];
+};
+
+LATHE_DEVICE LanePairs lane_pairs(const AttendNumbers& n, const f32* frequencies, int position) {
+  LanePairs pairs;
+  LATHE_UNROLL(4)
+  for (int t = 0; t < kAttendPairs; ++t) {
+    const int i = lane_index() + t * kWarp, half = n.rotary / 2;
+    const bool turns = i < half;
+    pairs.first[t] = turns && n.halves ? i : 2 * i;
+    pairs.second[t] = turns && n.halves ? i + half : 2 * i + 1;
+    pairs.sine[t] = 0;
+    pairs.cosine[t] = 1;
+    if (t * kWarp < half && turns)
+      sine_cosine(turns_at(position, frequencies[2 * i], frequencies[2 * i + 1]), pairs.sine[t],
+                  pairs.cosine[t]);
+  }
+  return pairs;
+}
+
+// The norm weights of the lane's pairs; 1 without a norm.
+LATHE_DEVICE void lane_weights(const f32* norm, const LanePairs& pairs, int head_dim,
+                               f32 (&weights)[2 * kAttendPairs]) {
+  LATHE_UNROLL(4)
+  for (int t = 0; t < kAttendPairs; ++t) {
+    const bool used = norm && t * kWarp < head_dim / 2 && lane_index() + t * kWarp < head_dim / 2;
+    weights[2 * t] = used ? norm[pairs.first[t]] : 1.0f;
+    weights[2 * t + 1] = used ? norm[pairs.second[t]] : 1.0f;
+  }
+}
+
+// Brings one head's values to shared memory and returns the sum of their squares; a warp calls.
+LATHE_DEVICE f32 receive_head(const Exchange& e, const f32* from, f32* to, int head_dim) {
+  u32x4 seen[2];
+  LATHE_UNROLL(2)
+  for (int t = 0; t < 2; ++t) {
+    const int i = 4 * (lane_index() + t * kWarp);
+    if (4 * t * kWarp < head_dim && i < head_dim) seen[t] = look(e, from + i);
+  }
+  f32 squares = 0;
+  LATHE_UNROLL(2)
+  for (int t = 0; t < 2; ++t) {
+    const int i = 4 * (lane_index() + t * kWarp);
+    if (4 * t * kWarp < head_dim && i < head_dim) {
+      const f32x4 v = receive(e, from + i, seen[t]);
+      squares = fma(v.x, v.x, squares);
+      squares = fma(v.y, v.y, squares);
+      squares = fma(v.z, v.z, squares);
+      squares = fma(v.w, v.w, squares);
+      *reinterpret_cast<f32x4*>(to + i) = v;
+    }
+  }
+  warp_barrier();
+  return squares;
+}
+
+// Norm (with weights), rotation and a factor, in place; a warp calls.
+LATHE_DEVICE void turn_head(f32* x, const LanePairs& pairs, const f32 (&weights)[2 * kAttendPairs],
+                            bool norm, f32 squares, f32 factor, const AttendNumbers& n) {
+  f32 normal = 1.0f;
+  if (norm) {
+    const f32 mean = divide(warp_sum(squares), static_cast<f32>(n.head_dim));
+    normal = divide(1.0f, square_root(mean + n.epsilon));
+  }
+  LATHE_UNROLL(4)
+  for (int t = 0; t < kAttendPairs; ++t) {
+    if (t * kWarp >= n.head_dim / 2 || lane_index() + t * kWarp >= n.head_dim / 2) break;
+    f32 a = x[pairs.first[t]], b = x[pairs.second[t]];
+    if (norm) {
+      a = a * normal * weights[2 * t];
+      b = b * normal * weights[2 * t + 1];
+    }
+    if (lane_index() + t * kWarp < n.rotary / 2) {
+      const f32 turned = fma(a, pairs.cosine[t], -(b * pairs.sine[t]));
+      b = fma(a, pairs.sine[t], b * pairs.cosine[t]);
+      a = turned;
+    }
+    x[pairs.first[t]] = a * factor;
+    x[pairs.second[t]] = b * factor;
+  }
+  warp_barrier();
+}
+
+// The queries of one KV head to shared memory, `stride` floats each with zeros at the end; when
+// the new position is the block's (`owner`), its key and value to shared memory and to the cache.
+template <class Kv>
+LATHE_DEVICE void attend_vectors(const Exchange& e, const AttendOperands& o, const AttendNumbers& n,
+                                 int position, int kv_head, bool owner, int warps, int stride,
+                                 f32* queries, f32* fresh, u8* packed) {
+  const int group = n.heads / n.kv_heads, d = n.head_dim;
+  const int own = warp_index();
+  const LanePairs pairs = lane_pairs(n, o.frequencies, position);
+  f32 weights[2 * kAttendPairs];
+  lane_weights(own < group ? o.q_norm : o.k_norm, pairs, d, weights);
+  LATHE_UNROLL(1)
+  for (int step = 0; step < ceil_div(group + 2, warps); ++step) {
+    const int i = step * warps + own;
+    if (i >= (owner ? group + 2 : group)) break;
+    if (i < group) {
+      f32* query = queries + i * stride;
+      if (step > 0) lane_weights(o.q_norm, pairs, d, weights);
+      const f32 squares = receive_head(e, o.qkv + (kv_head * group + i) * d, query, d);
+      turn_head(query, pairs, weights, o.q_norm != nullptr, squares, n.scale, n);
+      LATHE_UNROLL(4)
+      for (int j = d + lane_index(); j < stride; j += kWarp) query[j] = 0;
+      continue;
+    }
+    const bool is_key = i == group;
+    const int packed_bytes = kv_row_bytes(Kv::bytes, d);
+    f32* row = fresh + (is_key ? 0 : round_up(d, 4));
+    u8* rounded = packed + (is_key ? 0 : packed_bytes);
+    const f32* from = o.qkv + (n.heads + (is_key ? 0 : n.kv_heads) + kv_head) * d;
+    const f32 squares = receive_head(e, from, row, d);
+    if (is_key) {
+      if (step > 0) lane_weights(o.k_norm, pairs, d, weights);
+      turn_head(row, pairs, weights, o.k_norm != nullptr, squares, 1.0f, n);
+    }
+    Kv::pack(row, rounded, d);
+    warp_barrier();
+    u8* cache = is_key ? o.k_cache : o.v_cache;
+    store_row<Kv>(rounded,
+                  cache + static_cast<i64>(position) * kv_position_bytes(Kv::bytes, n.kv_heads * d),
+                  kv_head, n.kv_heads, d);
+  }
+}
+
+}  // namespace lathe::dev
