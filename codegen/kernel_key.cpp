@@ -16,6 +16,16 @@ namespace {
 constexpr std::array kFields = {
     KeyField{"k", "k", "values per row, the reduction length", &KernelKey::k},
     KeyField{"n", "n", "rows, outputs or elements", &KernelKey::n},
+    KeyField{"n_b", "nb", "rows of the second matrix", &KernelKey::n_b},
+    KeyField{"n_c", "nc", "rows of the third matrix", &KernelKey::n_c},
+    KeyField{.name = "format_b",
+             .tag = "b_",
+             .meaning = "format of the second matrix",
+             .format = &KernelKey::format_b},
+    KeyField{.name = "format_c",
+             .tag = "c_",
+             .meaning = "format of the third matrix",
+             .format = &KernelKey::format_c},
     KeyField{"heads", "h", "query heads", &KernelKey::heads},
     KeyField{"kv_heads", "kvh", "heads of the KV cache", &KernelKey::kv_heads},
     KeyField{"head_dim", "d", "values per head", &KernelKey::head_dim},
@@ -23,6 +33,8 @@ constexpr std::array kFields = {
     KeyField{"window", "win", "positions attention sees, 0 = all", &KernelKey::window},
     KeyField{"warps", "w", "warps per block", &KernelKey::warps},
     KeyField{"rows", "r", "rows per warp", &KernelKey::rows},
+    KeyField{"blocks", "bl", "blocks that share the rows", &KernelKey::blocks},
+    KeyField{"stages", "st", "tiles under way per warp", &KernelKey::stages},
     KeyField{"splits", "s", "parts of the context or vocabulary", &KernelKey::splits},
     KeyField{.name = "epsilon",
              .tag = "eps",
@@ -37,6 +49,18 @@ constexpr std::array kFields = {
              .tag = "res",
              .meaning = "add a residual",
              .flag = &KernelKey::residual},
+    KeyField{.name = "gated",
+             .tag = "gated",
+             .meaning = "rows are gates and ups: y = activation(gate) * up",
+             .flag = &KernelKey::gated},
+    KeyField{.name = "norm",
+             .tag = "norm",
+             .meaning = "norm the vector first",
+             .flag = &KernelKey::norm},
+    KeyField{.name = "joined",
+             .tag = "joined",
+             .meaning = "norm the vector and add it to the residual stream before that",
+             .flag = &KernelKey::joined},
     KeyField{.name = "qk_norm",
              .tag = "qknorm",
              .meaning = "norm queries and keys per head",
@@ -105,6 +129,8 @@ std::string part_text(const KernelKey& key, const KeyField& field) {
     return fmt::format(".{}", kPairings[static_cast<int>(key.*field.pairing)]);
   if (field.activation && key.*field.activation != defaults.*field.activation)
     return fmt::format(".{}", kActivations[static_cast<int>(key.*field.activation)]);
+  if (field.format && key.*field.format != defaults.*field.format)
+    return fmt::format(".{}{}", field.tag, row(key.*field.format).name);
   if (field.layout && key.*field.layout != defaults.*field.layout)
     return fmt::format(".{}", kLayouts[static_cast<int>(key.*field.layout)]);
   return {};
@@ -123,6 +149,9 @@ bool parse_part(KernelKey& key, std::string_view part) {
     if (field.flag && rest.empty()) return key.*field.flag = true;
     if (field.integer && parse_number(rest, key.*field.integer)) return true;
     if (field.real && parse_number(rest, key.*field.real)) return true;
+    if (field.format) {
+      if (const auto format = format_by_name(rest)) return key.*field.format = *format, true;
+    }
   }
   return false;
 }
@@ -177,6 +206,9 @@ Result<void> set_field(KernelKey& key, std::string_view name, std::string_view v
     if (field.real) good = parse_number(value, key.*field.real);
     if (field.pairing) good = parse_name(value, kPairings, key.*field.pairing);
     if (field.activation) good = parse_name(value, kActivations, key.*field.activation);
+    if (field.format) {
+      if (const auto format = format_by_name(value)) good = true, key.*field.format = *format;
+    }
     if (field.layout) good = parse_name(value, kLayouts, key.*field.layout);
     if (field.flag && (value == "0" || value == "1"))
       key.*field.flag = good = true, key.*field.flag = value == "1";
@@ -206,6 +238,7 @@ std::size_t hash_value(const KernelKey& key) {
     if (field.flag) mix(key.*field.flag);
     if (field.pairing) mix(static_cast<std::uint64_t>(key.*field.pairing));
     if (field.activation) mix(static_cast<std::uint64_t>(key.*field.activation));
+    if (field.format) mix(static_cast<std::uint64_t>(key.*field.format));
     if (field.layout) mix(static_cast<std::uint64_t>(key.*field.layout));
   }
   return hash;

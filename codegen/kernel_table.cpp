@@ -10,7 +10,7 @@ namespace {
 
 const std::array kTable = {
     kRetileRow,    kEmbedRow,          kRmsNormRow, kGemvRow,   kRopeRow,        kKvAppendRow,
-    kAttentionRow, kAttentionMergeRow, kGluRow,     kArgmaxRow, kArgmaxMergeRow, kAttendRow,
+    kAttentionRow, kAttentionMergeRow, kGluRow,     kArgmaxRow, kArgmaxMergeRow, kMatvecRow, kAttendRow,
 };
 
 constexpr const char* kRoutes[] = {"nvrtc", "llvm", "text"};

@@ -8,6 +8,7 @@
 #include "ptx_templates/ops/gemv.h"
 #include "ptx_templates/ops/glu.h"
 #include "ptx_templates/ops/kv_cache.h"
+#include "ptx_templates/ops/matvec.h"
 #include "ptx_templates/ops/retile.h"
 #include "ptx_templates/ops/rms_norm.h"
 #include "ptx_templates/ops/rope.h"

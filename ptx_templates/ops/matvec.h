@@ -289,8 +289,8 @@ LATHE_DEVICE void load_vector(Phase& phase, const MatvecShape& s, const MatvecOp
 }
 
 // A warp's sums go to place row * places(columns) + its own; as many warps meet in a row tile.
-LATHE_DEVICE int places(int columns) {
-  return min_int(columns, kPhaseWarps);
+LATHE_DEVICE int places(const Phase& phase, const MatvecShape& s) {
+  return min_int(s.columns, phase.warps);
 }
 
 LATHE_DEVICE void leave_rows(f32* sums, int place, f32 row0, f32 row1) {
@@ -317,7 +317,7 @@ template <class Tile>
 LATHE_DEVICE void stream_rows(Phase& phase, const MatvecShape& s, TileCursor& cursor, int end,
                               int at) {
   f32* sums = partial_sums(phase);
-  const int warp = warp_index(), count = places(s.columns);
+  const int warp = warp_index(), count = places(phase, s);
   int row = cursor.row, column = cursor.column;
   f32 row0 = 0, row1 = 0;
   LATHE_UNROLL(1)
@@ -361,8 +361,8 @@ LATHE_DEVICE void stream_format(Phase& phase, const MatvecShape& s, int format, 
 
 // The sum over warps of row `row` of row place `place`: four lanes share the work, and all have the
 // result.
-LATHE_DEVICE f32 gather_sum(const f32* sums, int place, int row, int columns) {
-  const int count = places(columns), part = thread_index() % 4;
+LATHE_DEVICE f32 gather_sum(const f32* sums, int place, int row, int count) {
+  const int part = thread_index() % 4;
   const f32* from = sums + (place * count + part) * 16 + row;
   f32 sum = 0;
   LATHE_UNROLL(4)
@@ -400,7 +400,7 @@ LATHE_DEVICE int output_place(const MatvecShape& s, const MatvecOperands& o, int
 // phase, and hands them on. What is added to the first rows is on its way before the barrier.
 LATHE_DEVICE void finish_rows(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
                               int first, int count, f32 factor) {
-  const int threads = phase.warps * kWarp;
+  const int threads = phase.warps * kWarp, met_in_row = places(phase, s);
   const f32* sums = partial_sums(phase);
   bool met = false;
   LATHE_UNROLL(1)
@@ -417,11 +417,12 @@ LATHE_DEVICE void finish_rows(Phase& phase, const MatvecShape& s, const MatvecOp
     if (mine && o.residual) old = look_one(phase.exchange, o.residual + at);
     if (!met) block_barrier();
     met = true;
-    f32 value = gather_sum(sums, place, row, s.columns) * factor;
+    f32 value = gather_sum(sums, place, row, met_in_row) * factor;
     if (!mine) continue;
     if (bias) value += added;
     if (o.residual) value += receive_one(phase.exchange, o.residual + at, old);
     if (s.kind == kLogitRows) {
+      value = as_f32(as_u32(value) & ~1u);  // as send() would
       o.y[at] = value;
       const u64 rank = logit_rank(value, at);
       phase.best = rank > phase.best ? rank : phase.best;
@@ -443,15 +444,15 @@ LATHE_DEVICE void finish_gated(Phase& phase, const MatvecShape& s, const MatvecO
                                int first, int at, int count, int part, f32 factor) {
   block_barrier();
   const f32* sums = partial_sums(phase);
-  const int threads = phase.warps * kWarp;
+  const int threads = phase.warps * kWarp, met_in_row = places(phase, s);
   LATHE_UNROLL(1)
   for (int base = 0; base < count * 64; base += threads) {
     const int index = (base + thread_index()) / 4;
     const bool real = index < count * 16;
     const int place = real ? index / 16 : 0, row = index % 16;
-    const f32 sum = gather_sum(sums, place, row, s.columns) * factor;
+    const f32 sum = gather_sum(sums, place, row, met_in_row) * factor;
     f32 up = sum, gate = sum;
-    if (part == kGateAndUp) up = gather_sum(sums, place + count, row, s.columns) * factor;
+    if (part == kGateAndUp) up = gather_sum(sums, place + count, row, met_in_row) * factor;
     const int out = (first + at + place) * 16 + row;
     if (!real || thread_index() % 4 != 0 || out >= s.rows[0]) continue;
     f32* kept = gate_values(phase) + at * 16 + index;
@@ -488,7 +489,7 @@ LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperand
     block_share(begin[m], tiles[m], units, phase.block, phase.blocks, low, high);
     count[m] = high - low;
   }
-  const int most = ceil_div(units, phase.blocks), half = kPartialFloats / (16 * places(s.columns));
+  const int most = ceil_div(units, phase.blocks), half = kPartialFloats / (16 * places(phase, s));
   // With one batch both halves of the partial sums are its own: the barrier after the next vector
   // keeps the next sums away.
   const int all = gated ? 2 * most : most;

@@ -264,7 +264,7 @@ LATHE_DEVICE void tile_dot(const u8* tile, int subs, const Activation& x, f32& r
           mma_u8_k32(c[p], a[p][0], a[p][1], a[p][2], a[p][3], b0, b1);
       }
     }
-    const f32 scale[2] = {x.scale[0], x.scale[1] * (1.0f / Tile::odd)};
+    const f32 scale[2] = {x.scale[0], x.scale[1] * (1.0f / static_cast<f32>(Tile::odd))};
     f32 f[4];
     LATHE_UNROLL(4)
     for (int j = 0; j < 4; ++j)

@@ -37,7 +37,7 @@ struct Warp {
   int ready = 0;
   int at_exchange = 0, at_barrier = 0;
   // A lane can be one exchange ahead of the slowest, not two, so values live in two slots.
-  unsigned values[2][32] = {};
+  unsigned values[2][32][8] = {};
 
   void release(State from) {
     for (Thread* lane : lanes) {
@@ -171,10 +171,22 @@ void warp_barrier() {
 
 unsigned exchange(unsigned value, int lane) {
   Thread& thread = running();
-  unsigned* values = thread.warp->values[thread.exchanges++ & 1];
-  values[thread.thread & 31] = value;
+  auto& values = thread.warp->values[thread.exchanges++ & 1];
+  values[thread.thread & 31][0] = value;
   wait_in_warp(thread, State::exchange, &Warp::at_exchange);
-  return values[lane & 31];
+  return values[lane & 31][0];
+}
+
+const unsigned (*gather(const unsigned* mine, int count))[8] {
+  Thread& thread = running();
+  auto& values = thread.warp->values[thread.exchanges++ & 1];
+  std::copy_n(mine, count, values[thread.thread & 31]);
+  wait_in_warp(thread, State::exchange, &Warp::at_exchange);
+  return values;
+}
+
+void pause_for_copy() {
+  running().fiber.pause();
 }
 
 Result<void> launch(const std::string& name, const Geometry& geometry,

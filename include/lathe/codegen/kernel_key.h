@@ -31,6 +31,7 @@ enum class KernelType : std::uint8_t {
   glu,              // y = activation(gate) * up
   argmax,           // greatest value and its index per split of n values
   argmax_merge,     // greatest of the splits: the next token
+  matvec,           // up to three matrices of tiles times one vector, with norm, bias, residual, GLU
   attend,           // norm and rotation of q and k, append to the KV cache and attention in one
 };
 
@@ -53,10 +54,17 @@ struct KernelKey {
   int head_dim = 0;  // values per head
   int rotary = 0;    // leading values of each head that RoPE rotates
   int window = 0;    // attention sees the last `window` positions; 0 = all
+  // matvec: up to two more matrices of k columns, 0 rows for those that are not there.
+  int n_b = 0;
+  int n_c = 0;
+  Format format_b = Format::f32;
+  Format format_c = Format::f32;
 
   // Tuning: any valid value gives the same result within the kernel's bound.
   int warps = 4;   // warps per block
   int rows = 1;    // rows per warp
+  int blocks = 0;  // matvec: blocks that share the rows
+  int stages = 1;  // matvec: tiles under way per warp
   int splits = 1;  // parts the context (attention; attend: most) or the vocabulary is cut into
 
   // Meaning.
@@ -64,6 +72,9 @@ struct KernelKey {
   float scale = 1;    // embed: factor on the row; attention: factor on q . k
   bool bias = false;
   bool residual = false;
+  bool gated = false;    // matvec: n and n_b are gate and up, y = activation(gate) * up
+  bool norm = false;     // matvec: x is normed first, with weights
+  bool joined = false;   // matvec: x is normed and added to the residual stream before that
   bool qk_norm = false;  // attend: q and k are normed per head before they rotate
   Pairing pairing = Pairing::adjacent;
   Activation activation = Activation::silu;
@@ -91,6 +102,7 @@ struct KeyField {
   Pairing KernelKey::*pairing = nullptr;
   Activation KernelKey::*activation = nullptr;
   Layout KernelKey::*layout = nullptr;
+  Format KernelKey::*format = nullptr;
 };
 std::span<const KeyField> key_fields();
 

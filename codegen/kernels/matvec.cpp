@@ -1,0 +1,283 @@
+// Owns the matvec row: up to three matrices of tiles times one vector, with all that is done to the
+// vector before and to the rows after. Device code: ptx_templates/ops/matvec.h.
+#include <array>
+
+#include "codegen/kernels/matvec.h"
+#include "codegen/kernels/rows.h"
+#include "lathe/codegen/tile.h"
+#include "ptx_templates/ops/launch_shapes.h"
+
+namespace lathe {
+namespace {
+
+struct MatrixOfKey {
+  Format format;
+  int n;
+};
+std::array<MatrixOfKey, 3> matrices(const KernelKey& key) {
+  return {{{key.format, key.n}, {key.format_b, key.n_b}, {key.format_c, key.n_c}}};
+}
+
+Result<void> check(const KernelKey& key) {
+  LATHE_TRY(in_range("blocks", key.blocks, 1, 1024));
+  LATHE_TRY(in_range("stages", key.stages, 1, 16));
+  if (key.warps != 4 && key.warps != 8 && key.warps != dev::kPhaseWarps)
+    return invalid("warps is {}; it must be 4, 8 or 16", key.warps);
+  LATHE_TRY(in_range("k", key.k, 32, 1 << 17));
+  LATHE_TRY(in_range("n", key.n, 1, 1 << 30));
+  LATHE_TRY(in_range("n_b", key.n_b, 0, 1 << 30));
+  LATHE_TRY(in_range("n_c", key.n_c, 0, key.n_b > 0 ? 1 << 30 : 0));
+  for (const auto& [format, n] : matrices(key)) {
+    if (n == 0) continue;
+    if (tile_number(format) < 0)
+      return invalid("{} weights have no decode core", row(format).name);
+    if (const auto shape = tile_shape(format, n, key.k); !shape) return shape.error();
+  }
+  const std::int64_t tiles = std::int64_t{ceil_div(key.n, 16)} + ceil_div(key.n_b, 16) +
+                             ceil_div(key.n_c, 16);
+  if (tiles * (key.blocks + 1) > (std::int64_t{1} << 31))
+    return invalid("{} row tiles are too many for {} blocks", tiles, key.blocks);
+  if (key.gated) {
+    if (key.n_b != key.n || key.n_c != 0)
+      return invalid("n_b is {}; with gated rows it must be n ({}), and n_c 0", key.n_b, key.n);
+    if (key.residual || key.bias) return invalid("gated rows have neither bias nor residual");
+    if (!key.norm) return invalid("gated rows need norm");
+    if (ceil_div(ceil_div(key.n, 16), key.blocks) > dev::kGateFloats / 16 &&
+        ceil_div(ceil_div(key.n, 16), key.blocks) * 2 * 16 * dev::kPhaseWarps >
+            2 * dev::kPartialFloats)
+      return invalid("n is {}; with {} blocks at most {} gated rows are covered", key.n, key.blocks,
+                     key.blocks * dev::kGateFloats);
+  }
+  if (key.joined && !key.norm) return invalid("joined needs norm");
+  if (!(key.epsilon >= 0) || !std::isfinite(key.epsilon))
+    return invalid("epsilon is {}; it must be a finite number, at least 0", key.epsilon);
+  const int bytes = matvec_shared_bytes(key);
+  if (bytes > kMostSharedBytes)
+    return invalid("a block needs {} bytes of shared memory, more than {}", bytes,
+                   kMostSharedBytes);
+  return {};
+}
+
+Geometry geometry(const KernelKey& key) {
+  return {.grid_x = static_cast<unsigned>(key.blocks),
+          .threads = static_cast<unsigned>(key.warps * 32),
+          .shared_bytes = static_cast<unsigned>(matvec_shared_bytes(key))};
+}
+
+int rows(const KernelKey& key) {
+  return key.gated ? key.n : key.n + key.n_b + key.n_c;
+}
+
+constexpr const char* kWeightNames[] = {"weights", "weights_b", "weights_c"};
+constexpr const char* kBiasNames[] = {"bias", "bias_b", "bias_c"};
+
+std::vector<Param> params(const KernelKey& key) {
+  std::vector<Param> out;
+  std::size_t i = 0;
+  for (const auto& [format, n] : matrices(key)) {
+    if (n > 0)
+      out.push_back(tiles_param(kWeightNames[i], Matrix{format, n, key.k}, Access::read));
+    ++i;
+  }
+  out.push_back(vector_in("x", key.k));
+  if (key.norm) out.push_back(vector_in("norm", key.k));
+  if (key.joined) {
+    out.push_back(vector_in("post_norm", key.k));
+    out.push_back(vector_in("stream", key.k));
+    out.push_back(vector_out("joined_stream", key.k));
+  }
+  i = 0;
+  for (const auto& [format, n] : matrices(key)) {
+    if (key.bias && n > 0) out.push_back(vector_in(kBiasNames[i], n));
+    ++i;
+  }
+  if (key.residual) out.push_back(vector_in("residual", rows(key)));
+  out.push_back(vector_out("y", rows(key)));
+  return out;
+}
+
+OpCall call(const KernelKey& key) {
+  OpCall call{"ops/matvec.h", "matvec_kernel", {}};
+  int next = 0;
+  const auto pass = [&](bool there) {
+    call.arguments.push_back(there ? parameter(next++) : null_argument());
+  };
+  for (const auto& [format, n] : matrices(key)) pass(n > 0);
+  pass(true);  // x
+  pass(key.norm);
+  for (int i = 0; i < 3; ++i) pass(key.joined);
+  for (const auto& [format, n] : matrices(key)) pass(key.bias && n > 0);
+  pass(key.residual);
+  pass(true);  // y
+  const Result<TileShape> shape = tile_shape(key.format, key.n, key.k);
+  call.arguments.push_back(integer(key.k));
+  call.arguments.push_back(integer(shape ? shape->subs : 0));
+  for (const auto& [format, n] : matrices(key)) call.arguments.push_back(integer(n));
+  for (const auto& [format, n] : matrices(key))
+    call.arguments.push_back(integer(tile_number(n > 0 ? format : key.format)));
+  for (const auto& [format, n] : matrices(key)) {
+    const Result<TileShape> tiles = tile_shape(format, n, key.k);
+    call.arguments.push_back(integer(n > 0 && tiles ? tiles->tile_bytes : 0));
+  }
+  for (int value : {key.gated ? 1 : 0, static_cast<int>(key.activation), key.blocks, key.warps,
+                    key.stages, matvec_slot_bytes(key)})
+    call.arguments.push_back(integer(value));
+  call.arguments.push_back(real(key.epsilon));
+  return call;
+}
+
+Cost cost(const KernelKey& key) {
+  std::int64_t bytes = 0, products = 0;
+  for (const auto& [format, n] : matrices(key)) {
+    if (n == 0) continue;
+    bytes += n * row_bytes(format, key.k);
+    products += std::int64_t{n} * key.k;
+  }
+  const std::int64_t vectors = key.k * (1 + (key.norm ? 1 : 0) + (key.joined ? 2 : 0)) +
+                               rows(key) * ((key.bias ? 1 : 0) + (key.residual ? 1 : 0));
+  return {bytes + vectors * 4, (rows(key) + (key.joined ? key.k : 0)) * 4ll, 2 * products};
+}
+
+// A float as the hand-over between blocks leaves it: without its lowest bit (ops/exchange.h).
+float received(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  bits &= ~1u;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
+double inverse_rms(std::span<const double> x, double epsilon) {
+  double squares = 0;
+  for (const double v : x) squares += v * v;
+  return 1 / std::sqrt(squares / static_cast<double>(x.size()) + epsilon);
+}
+
+double activated(double v, Activation activation) {
+  if (activation == Activation::silu) return v / (1 + std::exp(-v));
+  constexpr double kRootTwoOverPi = 0.79788456080286535588;
+  return 0.5 * v * (1 + std::tanh(kRootTwoOverPi * (v + 0.044715 * v * v * v)));
+}
+
+void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {
+  std::size_t next = 0;
+  const auto floats = [&](bool there) {
+    return there ? static_cast<float*>(arguments[next++]) : nullptr;
+  };
+  std::array<const std::byte*, 3> weights = {};
+  for (std::size_t m = 0; m < 3; ++m)
+    if (matrices(key)[m].n > 0) weights[m] = static_cast<const std::byte*>(arguments[next++]);
+  const float* from = floats(true);
+  const float* norm = floats(key.norm);
+  const float* post = floats(key.joined);
+  const float* stream = floats(key.joined);
+  float* joined = floats(key.joined);
+  std::array<const float*, 3> bias = {};
+  for (std::size_t m = 0; m < 3; ++m) bias[m] = floats(key.bias && matrices(key)[m].n > 0);
+  const float* residual = floats(key.residual);
+  float* y = floats(true);
+
+  const auto k = static_cast<std::size_t>(key.k);
+  std::vector<double> x(k);
+  for (std::size_t i = 0; i < k; ++i) x[i] = static_cast<double>(received(from[i]));
+  if (key.joined) {
+    const double factor = inverse_rms(x, static_cast<double>(key.epsilon));
+    for (std::size_t i = 0; i < k; ++i) {
+      x[i] = static_cast<double>(received(stream[i])) +
+             x[i] * factor * static_cast<double>(post[i]);
+      if (part == 0) joined[i] = static_cast<float>(x[i]);
+    }
+  }
+  if (key.norm) {
+    const double factor = inverse_rms(x, static_cast<double>(key.epsilon));
+    for (std::size_t i = 0; i < k; ++i) x[i] *= factor * static_cast<double>(norm[i]);
+  }
+  std::vector<float> w(k);
+  const auto dot = [&](std::size_t m, std::int64_t r) {
+    const FormatRow& format = row(matrices(key)[m].format);
+    format.unpack(weights[m] + r * row_bytes(format.format, key.k), key.k, w.data());
+    double sums[8] = {};
+    std::size_t i = 0;
+    for (; i + 8 <= k; i += 8)
+      for (std::size_t j = 0; j < 8; ++j) sums[j] += static_cast<double>(w[i + j]) * x[i + j];
+    for (; i < k; ++i) sums[0] += static_cast<double>(w[i]) * x[i];
+    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) +
+           ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+  };
+  if (key.gated) {
+    const auto [first, last] = share(key.n, part, parts);
+    for (std::int64_t r = first; r < last; ++r)
+      y[r] = static_cast<float>(activated(dot(0, r), key.activation) * dot(1, r));
+    return;
+  }
+  std::int64_t before = 0;
+  for (std::size_t m = 0; m < 3; ++m) {
+    const int n = matrices(key)[m].n;
+    const auto [first, last] = share(n, part, parts);
+    for (std::int64_t r = first; r < last; ++r) {
+      double value = dot(m, r);
+      if (bias[m]) value += static_cast<double>(bias[m][r]);
+      if (residual) value += static_cast<double>(received(residual[before + r]));
+      y[before + r] = static_cast<float>(value);
+    }
+    before += n;
+  }
+}
+
+}  // namespace
+
+int tile_number(Format format) {
+  switch (format) {
+    case Format::q4_0:
+      return dev::kTileQ4_0;
+    case Format::q4_1:
+      return dev::kTileQ4_1;
+    case Format::q5_0:
+      return dev::kTileQ5_0;
+    case Format::q5_1:
+      return dev::kTileQ5_1;
+    case Format::q8_0:
+      return dev::kTileQ8_0;
+    case Format::q4_k:
+      return dev::kTileQ4_K;
+    case Format::q5_k:
+      return dev::kTileQ5_K;
+    case Format::q6_k:
+      return dev::kTileQ6_K;
+    default:
+      return -1;
+  }
+}
+
+int matvec_slot_bytes(const KernelKey& key) {
+  int most = 0;
+  for (const auto& [format, n] : matrices(key)) {
+    if (n == 0) continue;
+    if (const auto shape = tile_shape(format, n, key.k)) most = std::max(most, shape->tile_bytes);
+  }
+  return most;
+}
+
+int matvec_shared_bytes(const KernelKey& key) {
+  const Result<TileShape> shape = tile_shape(key.format, key.n, key.k);
+  if (!shape) return 0;
+  return dev::stream_bytes(key.warps, key.stages, matvec_slot_bytes(key)) + dev::kPhaseScratch +
+         shape->tiles_per_row * dev::kColumnBytes + 3 * dev::kStreamEntryBytes;
+}
+
+const KernelRow kMatvecRow = {
+    KernelType::matvec,
+    "matvec",
+    "up to three matrices of tiles times one vector, with norm, bias, residual or GLU",
+    check,
+    geometry,
+    params,
+    call,
+    cost,
+    oracle,
+    2e-4,
+    "activations are 16-bit integers with a scale per 32 values: 3e-5 for normal values, up to "
+    "2e-4 where one of the 32 dwarfs the rest",
+    no_template};
+
+}  // namespace lathe

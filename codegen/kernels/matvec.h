@@ -1,0 +1,16 @@
+// Owns the sizes of matvec kernels that plans and persistent kernels also want.
+#pragma once
+
+#include "lathe/codegen/kernel_key.h"
+
+namespace lathe {
+
+inline constexpr int kMostSharedBytes = 227 * 1024;  // of a block, on every target from sm_90 on
+
+// The number by which device code knows a format's tiles; -1 for formats without a decode core.
+int tile_number(Format format);
+// The largest tile of the key's matrices.
+int matvec_slot_bytes(const KernelKey& key);
+int matvec_shared_bytes(const KernelKey& key);
+
+}  // namespace lathe
