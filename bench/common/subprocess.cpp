@@ -63,7 +63,8 @@ Result<pid_t> start(const std::string& command_line, const Pipe& out, const Pipe
   std::string shell = "sh", flag = "-c", command = command_line;
   std::array<char*, 4> arguments = {shell.data(), flag.data(), command.data(), nullptr};
   pid_t child = 0;
-  const int status = ::posix_spawn(&child, "/bin/sh", &actions, nullptr, arguments.data(), ::environ);
+  const int status =
+      ::posix_spawn(&child, "/bin/sh", &actions, nullptr, arguments.data(), ::environ);
   ::posix_spawn_file_actions_destroy(&actions);
   if (status != 0) return failed("start /bin/sh", status);
   return child;
