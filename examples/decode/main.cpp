@@ -10,9 +10,9 @@
 #include "examples/decode/open_session.h"
 #include "examples/decode/options.h"
 #include "examples/decode/output.h"
-#include "examples/decode/progress_line.h"
 #include "examples/decode/prompt.h"
 #include "examples/decode/summary.h"
+#include "examples/progress_line.h"
 
 namespace lathe::decode {
 
@@ -49,7 +49,8 @@ double seconds_since(Clock::time_point start) {
 
 // Generates, with the answer going to stdout as it comes.
 Result<Generation> answer(Session& session, const Prompt& prompt, const Options& options,
-                          ProgressLine& progress, Output& output, LogitsRecord& record) {
+                          command_line::ProgressLine& progress, Output& output,
+                          LogitsRecord& record) {
   const GenerateOptions rules{
       .prompt = prompt.ids,
       .max_tokens = options.max_tokens,
@@ -82,7 +83,7 @@ Result<int> run(const Options& options, Clock::time_point start) {
   }
   LATHE_ASSIGN(const Prompt prompt, make_prompt(*file, options));
   LATHE_TRY(check_prompt(prompt, plan));
-  ProgressLine progress(!options.quiet);
+  command_line::ProgressLine progress(!options.quiet);
   LATHE_ASSIGN(OpenSession open, open_session(file, options, progress));
   // Last of what can fail: a file that was there is only overwritten by a run that gets going.
   LATHE_ASSIGN(LogitsRecord record, LogitsRecord::create(options.logits_file, options.model));

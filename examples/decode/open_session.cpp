@@ -11,7 +11,7 @@
 namespace lathe::decode {
 
 Result<OpenSession> open_session(std::shared_ptr<const GgufFile> file, const Options& options,
-                                 ProgressLine& progress) {
+                                 command_line::ProgressLine& progress) {
   const auto start = std::chrono::steady_clock::now();
   SessionOptions wanted = options.session;
   wanted.progress = [&progress](std::string_view what, std::int64_t done, std::int64_t total) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "examples/decode/options.h"
-#include "examples/decode/progress_line.h"
+#include "examples/progress_line.h"
 
 namespace lathe::decode {
 
@@ -19,6 +19,6 @@ struct OpenSession {
 // Opens what the options ask for. Where they leave it open and no GPU can be used, the CPU, and the
 // first note says why.
 Result<OpenSession> open_session(std::shared_ptr<const GgufFile> file, const Options& options,
-                                 ProgressLine& progress);
+                                 command_line::ProgressLine& progress);
 
 }  // namespace lathe::decode

@@ -15,6 +15,7 @@ QUOTED = {
     "plan": ("lathe/codegen/", "lathe/plan/", "plan/"),
     "runtime": ("lathe/", "codegen/", "plan/", "runtime/"),
     "examples": ("lathe/", "examples/"),
+    "bench": ("lathe/", "bench/", "examples/command_line.h", "examples/progress_line.h"),
 }
 
 # The host twins of the device functions are test code and use the formats' conversions.
@@ -79,7 +80,7 @@ def main():
         for path in files(layer, suffixes=CPP):
             text = path.read_text()
             check_includes(path, layer, text, problems)
-            if layer not in ("examples", "ptx_templates"):
+            if layer not in ("examples", "bench", "ptx_templates"):
                 check_calls(path, text, problems)
             checked += 1
     finish(problems, checked)

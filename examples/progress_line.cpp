@@ -1,5 +1,5 @@
 // Owns when and how progress is drawn.
-#include "examples/decode/progress_line.h"
+#include "examples/progress_line.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 
 #include "examples/command_line.h"
 
-namespace lathe::decode {
+namespace lathe::command_line {
 
 namespace {
 
@@ -45,10 +45,10 @@ void ProgressLine::show(std::string_view what, std::int64_t done, std::int64_t t
   if (now < next_) return;
   next_ = now + (terminal_ ? Clock::duration(kRedraw) : Clock::duration(kPlainLine));
   if (terminal_) {
-    command_line::say(fmt::format("\r\033[K{}: {}", what, amount(done, total)));
+    say(fmt::format("\r\033[K{}: {}", what, amount(done, total)));
     drawn_ = true;
   } else {
-    command_line::say(fmt::format("{}: {}\n", what, amount(done, total)));
+    say(fmt::format("{}: {}\n", what, amount(done, total)));
   }
 }
 
@@ -57,4 +57,4 @@ void ProgressLine::clear() {
   drawn_ = false;
 }
 
-}  // namespace lathe::decode
+}  // namespace lathe::command_line

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace lathe::decode {
+namespace lathe::command_line {
 
 // On a terminal, one line that is redrawn and goes away; elsewhere, a plain line every few seconds.
 // What is done within a second leaves no trace.
@@ -31,4 +31,4 @@ class ProgressLine {
   Clock::time_point next_;  // when the line may be drawn again
 };
 
-}  // namespace lathe::decode
+}  // namespace lathe::command_line

@@ -1,0 +1,20 @@
+# Owns how the programs are built: in bin/, and fit to be copied to another machine together with
+# liblathe_llvm.so.
+include(GNUInstallDirs)
+
+function(lathe_program name)
+  add_executable(${name} ${ARGN})
+  lathe_target(${name})
+  target_link_libraries(${name} PRIVATE lathe_command_line fmt::fmt-header-only)
+  # The LLVM route's library is looked for beside the program, or in lib/ when installed. One path
+  # for both: a shorter one for the build would be filled up with ':', which means any folder.
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin
+    BUILD_WITH_INSTALL_RPATH ON
+    INSTALL_RPATH "$ORIGIN;$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  # A sanitizer's own library needs the shared C++ runtime.
+  if(NOT LATHE_SANITIZE)
+    target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc)
+  endif()
+  install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endfunction()
