@@ -239,13 +239,53 @@ void argmax_merge_cases(const Family& family, Cases& out) {
   }
 }
 
+void matvec_cases(const Family& family, Cases& out) {
+  int i = 0;
+  const auto add = [&](int k, int n, int n_b, int n_c) -> KernelKey& {
+    KernelCase c{base(family)};
+    c.key.k = k;
+    c.key.n = n;
+    c.key.n_b = n_b;
+    c.key.n_c = n_c;
+    c.key.format_b = n_b > 0 ? family.format : Format::f32;
+    c.key.format_c = n_c > 0 ? turn({family.format, Format::q6_k}, i) : Format::f32;
+    if (n_c > 0 && k % 256 != 0) c.key.format_c = family.format;
+    c.key.blocks = turn({1, 3, 2}, i);
+    c.key.warps = turn({4, 16, 8}, i);
+    c.key.stages = turn({1, 3, 2, 4}, i);
+    c.key.epsilon = 1e-5f;
+    c.key.norm = i % 2 == 0;
+    ++i;
+    out.push_back(c);
+    return out.back().key;
+  };
+  const bool k_blocks = row(family.format).block == 256;
+  for (int k : k_blocks ? std::vector{256, 768, 2048, 4096, 4352}
+                        : std::vector{32, 96, 128, 320, 576, 2048, 3072}) {
+    add(k, 5, 0, 0).residual = true;
+    add(k, 130, 0, 0);
+    add(k, 48, 16, 33).bias = i % 3 == 0;
+    KernelKey& gated = add(k, 100, 100, 0);
+    gated.gated = gated.norm = true;
+    gated.activation = turn({Activation::silu, Activation::gelu_tanh}, i);
+    KernelKey& joined = add(k, 20, 0, 0);
+    joined.joined = joined.norm = true;
+  }
+  // More row tiles a block than fit the partial sums: in batches, gates apart from ups.
+  add(k_blocks ? 2048 : 576, 700, 0, 0).blocks = 2;
+  KernelKey& many = add(k_blocks ? 4096 : 3072, 16 * 11, 16 * 11, 0);
+  many.gated = many.norm = true;
+  many.warps = 16;
+  many.blocks = 1;
+}
+
 using AddCases = void (*)(const Family&, Cases&);
 
 // In the order of KernelType.
 constexpr AddCases kAddCases[] = {
     retile_cases, embed_cases,     rms_norm_cases,     gemv_cases,
     rope_cases,   kv_append_cases, attention_cases,    attention_merge_cases,
-    glu_cases,    argmax_cases,    argmax_merge_cases,
+    glu_cases,    argmax_cases,    argmax_merge_cases, matvec_cases,
 };
 
 }  // namespace
@@ -280,7 +320,7 @@ std::vector<Family> families() {
       if (!check_key(key)) continue;
       KernelKey plain = key;
       plain.format = Format::f32;
-      const bool depends = kernel.call(key).function != kernel.call(plain).function;
+      const bool depends = !(kernel.call(key) == kernel.call(plain));
       if (format.format == Format::f32 || depends) out.push_back(family);
     }
   }
@@ -301,6 +341,9 @@ std::vector<KernelKey> representative_keys(const Family& family) {
       {KernelType::glu, {"n14336", "n14336.gelu_tanh"}},
       {KernelType::argmax, {"n128256.s64.w8"}},
       {KernelType::argmax_merge, {"s64.w1"}},
+      {KernelType::matvec,
+       {"k4096.n4096.w16.bl132.st3.res", "k4096.n14336.nb14336.b_q4_0.w8.bl132.st2.gated.norm",
+        "k768.n96.nb32.nc40.b_q4_0.c_q8_0.w16.bl3.st2.joined.norm.bias"}},
   };
   std::vector<KernelKey> out;
   for (const char* shape : shapes.at(family.type)) {

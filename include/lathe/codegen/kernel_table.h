@@ -75,11 +75,15 @@ struct OpArgument {
   enum class Kind : std::uint8_t { parameter, null, integer, real } kind;
   int integer = 0;  // the parameter's index, or the constant
   float real = 0;
+
+  friend bool operator==(const OpArgument&, const OpArgument&) = default;
 };
 struct OpCall {
   std::string header;    // "ops/gemv.h"
   std::string function;  // "gemv_q4_k"
   std::vector<OpArgument> arguments;
+
+  friend bool operator==(const OpCall&, const OpCall&) = default;
 };
 
 struct KernelRow {
