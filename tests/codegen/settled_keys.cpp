@@ -86,13 +86,13 @@ void settle_keys(const KernelCase& kernel_case, std::vector<Bytes>& arguments) {
       const auto near = unsettled(key.format, turned_key(kernel_case, raw, norm, table));
       if (near.empty()) break;
       for (std::size_t e : near) {
-        // Both of its pair move, so that it moves whatever the angle, and not by the same factor:
-        // two that almost cancel would go on to do so.
+        // Both of its pair move, so that it moves whatever the angle; by a sum, for one that is
+        // small beside the other stays so by a factor.
         const std::size_t partner = e >= 2 * pairs ? e
                                     : halves       ? (e < pairs ? e + pairs : e - pairs)
                                                    : e ^ 1;
-        raw[e] *= 1 + 0x1p-8f;
-        if (partner != e) raw[partner] *= 1 - 0x1p-7f;
+        raw[e] += 0.0137f;
+        if (partner != e) raw[partner] -= 0.0071f;
       }
     }
   }
