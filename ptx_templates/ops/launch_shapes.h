@@ -114,7 +114,7 @@ LATHE_SHAPE AttendShape attend_shape(int heads, int kv_heads, int head_dim, int 
   AttendShape s{};
   s.group = heads / kv_heads;
   // Eight heads need lanes with few values each; then rows must be long enough for the lanes.
-  s.teams = ceil_div(s.group, head_dim >= 64 && head_dim <= 128 ? 8 : 4);
+  s.teams = power_of_two(ceil_div(s.group, head_dim >= 64 && head_dim <= 128 ? 8 : 4));
   s.heads = ceil_div(s.group, s.teams);
   s.padded = power_of_two(s.heads);
   s.vec = s.heads > 4 ? 4 : 8;

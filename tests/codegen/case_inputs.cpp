@@ -9,6 +9,7 @@
 
 #include "lathe/codegen/tile.h"
 #include "tests/codegen/kernel_cases.h"
+#include "tests/codegen/settled_keys.h"
 #include "tests/support/random.h"
 
 namespace lathe::testing {
@@ -78,15 +79,28 @@ void fill_blocks(Bytes& bytes, Random& random, Format format) {
   }
 }
 
-// Positions that the kernel may read hold numbers; the others are left as NaN.
+// One position of a KV cache: in q8_0 all bytes come first, then the scales.
+void pack_position(Format format, const std::vector<float>& numbers, std::byte* at) {
+  const auto width = static_cast<std::int64_t>(numbers.size());
+  if (format != Format::q8_0) return row(format).pack(numbers.data(), width, at);
+  std::vector<std::byte> blocks(static_cast<std::size_t>(row_bytes(format, width)));
+  row(format).pack(numbers.data(), width, blocks.data());
+  for (std::int64_t b = 0; b < width / 32; ++b) {
+    std::memcpy(at + width + 2 * b, blocks.data() + 34 * b, 2);
+    std::memcpy(at + 32 * b, blocks.data() + 34 * b + 2, 32);
+  }
+}
+
+// Positions that the kernel may read hold numbers; the others are left as NaN, that which the
+// kernel appends among them.
 void fill_cache(Bytes& bytes, Random& random, const KernelCase& c) {
   const auto width = static_cast<std::int64_t>(c.key.kv_heads) * c.key.head_dim;
   const int first = c.key.window > 0 ? std::max(0, c.position - c.key.window + 1) : 0;
+  const int last = c.key.type == KernelType::attend ? c.position - 1 : c.position;
   std::vector<float> numbers(static_cast<std::size_t>(width));
-  for (std::int64_t p = first; p <= c.position; ++p) {
+  for (std::int64_t p = first; p <= last; ++p) {
     for (float& number : numbers) number = random.normal();
-    row(c.key.format)
-        .pack(numbers.data(), width, bytes.data() + p * row_bytes(c.key.format, width));
+    pack_position(c.key.format, numbers, bytes.data() + p * kv_position_bytes(c.key.format, width));
   }
 }
 
@@ -114,6 +128,22 @@ void fill_attention_partial(Bytes& bytes, Random& random, const KernelKey& key) 
       store(bytes, at + stride - 2, empty ? -3.0e38f : 4 * random.normal());
       store(bytes, at + stride - 1, total);
     }
+  }
+}
+
+// Projections, norm weights and counters: scores of about 1, or 15.
+void fill_attend(Bytes& bytes, Random& random, const KernelCase& c, std::string_view name) {
+  if (name == "counters") {
+    for (std::size_t i = 0; i < bytes.size() / 4; ++i) store(bytes, i, random.below(100) << 16);
+    return;
+  }
+  const float scores = c.values == Values::large ? 15.0f : 1.0f;
+  const float query = scores / (std::sqrt(static_cast<float>(c.key.head_dim)) * c.key.scale);
+  const int queries = c.key.heads * c.key.head_dim;
+  for (int i = 0; i < static_cast<int>(bytes.size()) / 4; ++i) {
+    float value = name == "qkv" ? random.normal() : random.uniform(0.5f, 1.5f);
+    if (name == "q_norm" || (name == "qkv" && i < queries && !c.key.qk_norm)) value *= query;
+    store(bytes, static_cast<std::size_t>(i), value);
   }
 }
 
@@ -145,6 +175,7 @@ void fill_input(Bytes& bytes, Random& random, const KernelCase& c, const Param& 
     const float scores = c.values == Values::large ? 15.0f : 1.0f;
     return fill(bytes, random, Values::random, scores / (root * c.key.scale));
   }
+  if (c.key.type == KernelType::attend) return fill_attend(bytes, random, c, name);
   fill(bytes, random, c.values);
 }
 
@@ -163,6 +194,7 @@ std::vector<Bytes> make_arguments(const KernelCase& kernel_case, std::uint64_t s
     poison(bytes);
     if (param.access != Access::write) fill_input(bytes, random, kernel_case, param);
   }
+  if (kernel_case.key.type == KernelType::attend) settle_keys(kernel_case, out);
   return out;
 }
 

@@ -279,6 +279,44 @@ void matvec_cases(const Family& family, Cases& out) {
   many.blocks = 1;
 }
 
+void attend_cases(const Family& family, Cases& out) {
+  int i = 0;
+  const auto add = [&](int head_dim, int group, int length, int window) {
+    KernelCase c{base(family)};
+    if (family.format == Format::q8_0 && head_dim % 32 != 0) return;
+    c.key.kv_heads = length > 500 ? 1 + i % 2 : 1 + i % 3;
+    c.key.heads = c.key.kv_heads * group;
+    c.key.head_dim = head_dim;
+    c.key.rotary = i % 6 == 3 ? head_dim / 4 * 2 : head_dim;
+    c.key.window = window;
+    c.key.splits = turn({16, 1, 2, 7, 33}, i);
+    c.key.warps = group > 8   ? turn({4, 16, 8}, i)
+                  : group > 4 ? turn({2, 4, 8, 16}, i)
+                              : turn(kWarps, i);
+    c.key.scale = 1.0f / static_cast<float>(1 + head_dim / 16);
+    c.key.pairing = i % 2 ? Pairing::halves : Pairing::adjacent;
+    c.key.qk_norm = i % 3 == 1;
+    c.key.epsilon = c.key.qk_norm ? 1e-6f : 0;
+    c.position = length - 1;
+    c.capacity = length + i % 4;
+    if (i % 5 == 4) c.values = Values::large;
+    out.push_back(c);
+    ++i;
+  };
+  constexpr int kLengths[] = {1, 2, 32, 33, 256, 257, 100, 300, 5, 520};
+  constexpr int kWindows[] = {0, 0, 1, 32, 0, 33, 130};
+  for (int head_dim : {32, 40, 64, 80, 96, 104, 128, 160, 192, 256})
+    for (int group : {1, 2, 3, 4, 5, 7, 8, 9, 16})
+      add(head_dim, group, turn(kLengths, i), turn(kWindows, i));
+  for (int length = 1; length <= 40; ++length) add(64, 1 + length % 3, length, 0);
+  for (int window : {1, 2, 31, 32, 33, 64, 100, 4096}) add(128, 2, 150, window);
+  for (int length : {700, 1000, 2100, 4096}) add(64, 4, length, 0);
+  for (int length : {600, 1030, 4096}) add(128, 4, length, length / 3 + 500);
+  add(256, 4, 900, 512);
+  add(256, 8, 700, 0);
+  add(128, 7, 1500, 0);
+}
+
 using AddCases = void (*)(const Family&, Cases&);
 
 // In the order of KernelType.
@@ -286,6 +324,7 @@ constexpr AddCases kAddCases[] = {
     retile_cases, embed_cases,     rms_norm_cases,     gemv_cases,
     rope_cases,   kv_append_cases, attention_cases,    attention_merge_cases,
     glu_cases,    argmax_cases,    argmax_merge_cases, matvec_cases,
+    attend_cases,
 };
 
 }  // namespace
@@ -344,6 +383,9 @@ std::vector<KernelKey> representative_keys(const Family& family) {
       {KernelType::matvec,
        {"k4096.n4096.w16.bl132.st3.res", "k4096.n14336.nb14336.b_q4_0.w8.bl132.st2.gated.norm",
         "k768.n96.nb32.nc40.b_q4_0.c_q8_0.w16.bl3.st2.joined.norm.bias"}},
+      {KernelType::attend,
+       {"h32.kvh8.d128.rot128.w8.s16.scale88388346e-9", "h28.kvh4.d128.rot128.w16.s33.halves",
+        "h4.kvh1.d256.rot256.win512.w16.s16.eps1e-6.qknorm.halves"}},
   };
   std::vector<KernelKey> out;
   for (const char* shape : shapes.at(family.type)) {

@@ -81,10 +81,11 @@ class Comparison {
     const char* what;
     double error = 0, norm = 0;
   };
+  bool add_attended(const Param& param, const Bytes& expected, const Bytes& actual);
   void add_value(std::size_t sum, float expected, float actual, std::size_t at);
 
   KernelCase case_;
-  std::vector<Sum> sums_ = {{"values"}, {"maxima"}, {"sums of weights"}};
+  std::vector<Sum> sums_ = {{"values"}, {"maxima"}, {"sums of weights"}, {"cache"}};
   std::string first_problem_;
 };
 

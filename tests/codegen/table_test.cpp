@@ -57,7 +57,9 @@ TEST_P(TableTest, ParametersAreStated) {
       EXPECT_TRUE(!param.may_alias || param.access == Access::read);
       outputs += param.access != Access::read;
     }
-    EXPECT_EQ(outputs, c.key.type == KernelType::kv_append ? 2 : 1);
+    EXPECT_EQ(outputs, c.key.type == KernelType::kv_append ? 2
+                       : c.key.type == KernelType::attend  ? 5
+                                                           : 1);
     if (c.alias >= 0) {
       EXPECT_TRUE(params[static_cast<std::size_t>(c.alias)].may_alias) << c.text();
     }
@@ -161,6 +163,13 @@ TEST(KernelTable, ChecksNameTheField) {
       {"glu.f32.w4", "n"},
       {"argmax.f32.n4.s5", "splits"},
       {"argmax_merge.f32.s2.w4", "warps"},
+      {"attend.f16.h34.kvh2.d64.rot64", "heads"},
+      {"attend.f16.h8.kvh2.d60.rot32", "head_dim"},
+      {"attend.q8_0.h8.kvh2.d80.rot80", "head_dim"},
+      {"attend.q4_0.h8.kvh2.d64.rot64", "q4_0"},
+      {"attend.f16.h8.kvh2.d64", "rotary"},
+      {"attend.f16.h16.kvh1.d64.rot64.w5", "warps"},
+      {"attend.f16.h8.kvh2.d64.rot64.s129", "splits"},
   };
   for (const auto& [text, field] : refused) {
     const Result<KernelKey> key = parse_key(text);
