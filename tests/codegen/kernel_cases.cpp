@@ -252,7 +252,7 @@ void matvec_cases(const Family& family, Cases& out) {
     if (n_c > 0 && k % 256 != 0) c.key.format_c = family.format;
     c.key.blocks = turn({1, 3, 2}, i);
     c.key.warps = turn({4, 16, 8}, i);
-    c.key.stages = turn({1, 3, 2, 4}, i);
+    c.key.stages = turn({1, 2, 3}, i);
     c.key.epsilon = 1e-5f;
     c.key.norm = i % 2 == 0;
     ++i;
