@@ -11,6 +11,7 @@
   FILE(isa_shape_math, "isa/shape_math.h")       \
   FILE(ops_argmax, "ops/argmax.h")               \
   FILE(ops_attention, "ops/attention.h")         \
+  FILE(ops_candidates, "ops/candidates.h")       \
   FILE(ops_embed, "ops/embed.h")                 \
   FILE(ops_formats, "ops/formats.h")             \
   FILE(ops_gemv, "ops/gemv.h")                   \
@@ -18,8 +19,12 @@
   FILE(ops_kv_cache, "ops/kv_cache.h")           \
   FILE(ops_launch_shapes, "ops/launch_shapes.h") \
   FILE(ops_math, "ops/math.h")                   \
+  FILE(ops_random, "ops/random.h")               \
   FILE(ops_rms_norm, "ops/rms_norm.h")           \
   FILE(ops_rope, "ops/rope.h")                   \
+  FILE(ops_sample, "ops/sample.h")               \
+  FILE(ops_sampling, "ops/sampling.h")           \
+  FILE(ops_top_k, "ops/top_k.h")                 \
   FILE(ptx_gemv_q4_k, "ptx/gemv_q4_k.ptx")       \
   FILE(ptx_gemv_q6_k, "ptx/gemv_q6_k.ptx")       \
   FILE(ptx_gemv_q8_0, "ptx/gemv_q8_0.ptx")       \

@@ -9,8 +9,8 @@ namespace lathe {
 namespace {
 
 const std::array kTable = {
-    kEmbedRow,     kRmsNormRow,        kGemvRow, kRopeRow,   kKvAppendRow,
-    kAttentionRow, kAttentionMergeRow, kGluRow,  kArgmaxRow, kArgmaxMergeRow,
+    kEmbedRow,          kRmsNormRow, kGemvRow,   kRopeRow,        kKvAppendRow, kAttentionRow,
+    kAttentionMergeRow, kGluRow,     kArgmaxRow, kArgmaxMergeRow, kTopKRow,     kSampleRow,
 };
 
 constexpr const char* kRoutes[] = {"nvrtc", "llvm", "text"};

@@ -26,6 +26,8 @@ extern const KernelRow kAttentionMergeRow;
 extern const KernelRow kGluRow;
 extern const KernelRow kArgmaxRow;
 extern const KernelRow kArgmaxMergeRow;
+extern const KernelRow kTopKRow;
+extern const KernelRow kSampleRow;
 
 template <typename... Args>
 Error invalid(fmt::format_string<Args...> text, Args&&... args) {

@@ -8,3 +8,5 @@
 #include "ptx_templates/ops/kv_cache.h"
 #include "ptx_templates/ops/rms_norm.h"
 #include "ptx_templates/ops/rope.h"
+#include "ptx_templates/ops/sample.h"
+#include "ptx_templates/ops/top_k.h"

@@ -155,6 +155,9 @@ TEST(KernelTable, ChecksNameTheField) {
       {"glu.f32.w4", "n"},
       {"argmax.f32.n4.s5", "splits"},
       {"argmax_merge.f32.s2.w4", "warps"},
+      {"top_k.f32.n4.s5", "splits"},
+      {"top_k.f32.n64.w17", "warps"},
+      {"sample.f32.s2000.w4", "splits"},
   };
   for (const auto& [text, field] : refused) {
     const Result<KernelKey> key = parse_key(text);

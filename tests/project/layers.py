@@ -17,7 +17,7 @@ QUOTED = {
     "examples": ("lathe/", "examples/"),
 }
 
-# The host twins of the device functions are test code and use the formats' conversions.
+# The host twins of the device functions use the formats' conversions.
 EXTRA = {"ptx_templates/isa/host.h": ("lathe/codegen/",)}
 
 # What plan may see of codegen: its vocabulary, not its emitters.

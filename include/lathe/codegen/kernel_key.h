@@ -29,7 +29,9 @@ enum class KernelType : std::uint8_t {
   attention_merge,  // combines the splits
   glu,              // y = activation(gate) * up
   argmax,           // greatest value and its index per split of n values
-  argmax_merge,     // greatest of the splits: the next token
+  argmax_merge,     // greatest of the splits
+  top_k,            // the 64 greatest logits after the repeat penalty, per split
+  sample,           // the next token, drawn from those of all splits
 };
 
 // Which elements RoPE rotates together: (2i, 2i+1) or (i, i + dims/2).
@@ -52,7 +54,7 @@ struct KernelKey {
   // Tuning: any valid value gives the same result within the kernel's bound.
   int warps = 4;   // warps per block
   int rows = 1;    // rows per warp
-  int splits = 1;  // parts the context (attention) or the vocabulary (argmax) is cut into
+  int splits = 1;  // parts the context (attention) or the vocabulary is cut into
 
   // Meaning.
   float epsilon = 0;  // rms_norm
