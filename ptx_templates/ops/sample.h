@@ -59,7 +59,7 @@ LATHE_DEVICE u64 candidate_at(Candidates c, int place) {
 }
 
 // The weight at this temperature of a candidate whose logit is `below` less than the greatest.
-LATHE_DEVICE f32 weight(f32 below, f32 temperature) {
+LATHE_DEVICE f32 relative_weight(f32 below, f32 temperature) {
   return exponential(divide(below, temperature));
 }
 
@@ -96,8 +96,8 @@ LATHE_DEVICE i32 drawn(Candidates list, int position, const SamplingState* state
 
   const f32 temperature = state->temperature;
   const Numbers sums =
-      running_sums({lane < kept ? weight(below.first, temperature) : 0.0f,
-                    lane + kWarp < kept ? weight(below.second, temperature) : 0.0f});
+      running_sums({lane < kept ? relative_weight(below.first, temperature) : 0.0f,
+                    lane + kWarp < kept ? relative_weight(below.second, temperature) : 0.0f});
   const f32 reached =
       number_at(sums, kTopK - 1) * uniform_at(state->seed_low, state->seed_high, position);
   const int place = first_place(reached < sums.first, reached < sums.second);
@@ -111,8 +111,8 @@ LATHE_DEVICE Candidates list_of(const u64* lists, int split, int splits) {
 }
 
 // Run by one block of `threads` threads, a multiple of 32, on what `splits` blocks of top_k_share
-// have left. `shared` is 16-byte aligned, sample_shared_bytes() long and free to be written; it is
-// in use until the block's next barrier after the call.
+// have left, visible to plain loads. `shared` is 16-byte aligned, sample_shared_bytes() long and
+// free to be written; it is in use until the block's next barrier after the call.
 LATHE_DEVICE void sample_shares(const f32* partial, const i32* position, const SamplingState* state,
                                 i32* sampled, int splits, int threads, u8* shared) {
   const u64* lists = reinterpret_cast<const u64*>(partial);

@@ -55,6 +55,9 @@ LATHE_DEVICE void flag_recent(const LogitShare& share, int flag_bytes, int threa
 // candidates, greatest first, goes to partial[128 * block] on; at temperature 0 only the first is
 // written. `shared` is 16-byte aligned, top_k_shared_bytes() long and free to be written; it is in
 // use until the block's next barrier after the call.
+//
+// What the pointers lead to is read by plain loads: within a persistent kernel, call it after a
+// barrier of the grid. How the logits are cut into shares does not change the token.
 LATHE_DEVICE void top_k_share(const f32* logits, const i32* token, const i32* position,
                               const SamplingState* state, f32* partial, int n, int block,
                               int blocks, int threads, u8* shared) {
