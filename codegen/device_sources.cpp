@@ -17,6 +17,7 @@
   FILE(ops_attend_merge, "ops/attend_merge.h")     \
   FILE(ops_attend_vectors, "ops/attend_vectors.h") \
   FILE(ops_attention, "ops/attention.h")           \
+  FILE(ops_candidates, "ops/candidates.h")         \
   FILE(ops_embed, "ops/embed.h")                   \
   FILE(ops_embed_tiles, "ops/embed_tiles.h")       \
   FILE(ops_exchange, "ops/exchange.h")             \
@@ -29,11 +30,15 @@
   FILE(ops_math, "ops/math.h")                     \
   FILE(ops_matvec, "ops/matvec.h")                 \
   FILE(ops_persistent, "ops/persistent.h")         \
+  FILE(ops_random, "ops/random.h")                 \
   FILE(ops_retile, "ops/retile.h")                 \
   FILE(ops_rms_norm, "ops/rms_norm.h")             \
   FILE(ops_rope, "ops/rope.h")                     \
+  FILE(ops_sample, "ops/sample.h")                 \
+  FILE(ops_sampling, "ops/sampling.h")             \
   FILE(ops_tile_dot, "ops/tile_dot.h")             \
   FILE(ops_tile_shapes, "ops/tile_shapes.h")       \
+  FILE(ops_top_k, "ops/top_k.h")                   \
   FILE(ops_weight_stream, "ops/weight_stream.h")   \
   FILE(ptx_gemv_q4_k, "ptx/gemv_q4_k.ptx")         \
   FILE(ptx_gemv_q6_k, "ptx/gemv_q6_k.ptx")         \

@@ -10,7 +10,8 @@ namespace {
 
 const std::array kTable = {
     kRetileRow,    kEmbedRow,          kRmsNormRow, kGemvRow,   kRopeRow,        kKvAppendRow,
-    kAttentionRow, kAttentionMergeRow, kGluRow,     kArgmaxRow, kArgmaxMergeRow, kMatvecRow, kAttendRow,
+    kAttentionRow, kAttentionMergeRow, kGluRow,     kArgmaxRow, kArgmaxMergeRow, kMatvecRow,
+    kAttendRow,    kTopKRow,           kSampleRow,
 };
 
 constexpr const char* kRoutes[] = {"nvrtc", "llvm", "text"};

@@ -97,14 +97,18 @@ class DecoderRecipe {
     const Operand logits = steps_.scratch(spec_.vocab);
     add("output", gemv_key(weight), {StepList::weight(weights_, weight), x, logits});
 
-    KernelKey key{.type = KernelType::argmax};
+    KernelKey key{.type = KernelType::top_k};
     key.n = spec_.vocab;
-    key.splits = argmax_splits(spec_.vocab);
-    const Operand partial = steps_.scratch(std::int64_t{2} * key.splits);
-    add("argmax", key, {logits, partial});
-    key.type = KernelType::argmax_merge;
-    key.warps = 1;
-    add("argmax_merge", key, {partial, StepList::sampled()});
+    key.splits = vocabulary_splits(spec_.vocab);
+    key.warps = top_k_warps(spec_.vocab, key.splits);
+    const Operand partial = steps_.scratch(std::int64_t{2} * kMaxTopK * key.splits);
+    add("top_k", key,
+        {logits, StepList::token(), StepList::position(), StepList::sampling(), partial});
+    KernelKey sample{.type = KernelType::sample};
+    sample.splits = key.splits;
+    sample.warps = sample_warps(key.splits);
+    add("sample", sample,
+        {partial, StepList::position(), StepList::sampling(), StepList::sampled()});
     return logits;
   }
 

@@ -35,6 +35,10 @@ Operand StepList::sampled() {
   return {Place::control, 0, offsetof(ControlBlock, sampled), sizeof(ControlBlock::sampled)};
 }
 
+Operand StepList::sampling() {
+  return {Place::control, 0, offsetof(ControlBlock, sampling), sizeof(ControlBlock::sampling)};
+}
+
 void StepList::add(int layer, std::string label, KernelKey key, std::vector<Operand> operands) {
   steps_.push_back({key, std::move(operands), layer, std::move(label)});
 }

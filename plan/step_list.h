@@ -23,6 +23,7 @@ class StepList {
   static Operand token();
   static Operand position();
   static Operand sampled();
+  static Operand sampling();
 
   void add(int layer, std::string label, KernelKey key, std::vector<Operand> operands);
 

@@ -10,8 +10,9 @@ constexpr int kNormValuesPerWarp = 4 * 32;
 constexpr int kMaxWarps = 32;
 constexpr int kBlocksWanted = 2 * 132;
 constexpr int kPositionsPerSplit = 64;
-constexpr int kValuesPerArgmaxSplit = 1024;
-constexpr int kMaxArgmaxSplits = 128;
+constexpr int kValuesPerVocabularySplit = 1024;
+constexpr int kMaxVocabularySplits = 128;
+constexpr int kMaxSamplingWarps = 16;
 
 int ceil_div(int a, int b) {
   return a / b + (a % b != 0 ? 1 : 0);
@@ -36,8 +37,16 @@ int attention_splits(int kv_heads, int visible_positions) {
   return std::clamp(std::min(wanted, useful), 1, kMaxAttentionSplits);
 }
 
-int argmax_splits(int vocab) {
-  return std::clamp(vocab / kValuesPerArgmaxSplit, 1, kMaxArgmaxSplits);
+int vocabulary_splits(int vocab) {
+  return std::clamp(vocab / kValuesPerVocabularySplit, 1, kMaxVocabularySplits);
+}
+
+int top_k_warps(int vocab, int splits) {
+  return std::min(ceil_div(ceil_div(vocab, splits), 64), kMaxSamplingWarps);
+}
+
+int sample_warps(int splits) {
+  return std::min(splits, kMaxSamplingWarps);
 }
 
 }  // namespace lathe

@@ -23,6 +23,10 @@ inline constexpr int kMaxAttentionSplits = 64;
 int attention_splits(int kv_heads, int visible_positions);
 
 // Parts that the vocabulary is cut into: at least 1024 values each, at most 128 parts.
-int argmax_splits(int vocab);
+int vocabulary_splits(int vocab);
+
+// A warp for each 64 logits of a part, and for each part's candidates; at most 16.
+int top_k_warps(int vocab, int splits);
+int sample_warps(int splits);
 
 }  // namespace lathe

@@ -81,6 +81,8 @@ class CpuSession final : public SessionBase {
     control_.token = token;
     control_.position = length_;
     team_.run([](void* self, int part) { static_cast<CpuSession*>(self)->run(part); }, this);
+    control_.advance();
+    tokens_[std::size_t(length_)] = token;
     ++length_;
     stepped_ = true;
     return {};
@@ -92,7 +94,7 @@ class CpuSession final : public SessionBase {
     for (std::int32_t& sampled : tokens) {
       LATHE_TRY(step(token));
       sampled = control_.sampled;
-      token = std::max(sampled, 0);  // -1, for logits that are all NaN, is no token
+      token = control_.token;  // 0 in place of -1, which is no token
     }
     return {};
   }
@@ -111,6 +113,13 @@ class CpuSession final : public SessionBase {
   Result<double> read_rate() override { return 0.0; }
 
  private:
+  Result<void> write_sampling(const SamplingState& state, std::size_t offset,
+                              std::size_t bytes) override {
+    const auto* from = reinterpret_cast<const std::byte*>(&state) + offset;
+    std::memcpy(reinterpret_cast<std::byte*>(&control_.sampling) + offset, from, bytes);
+    return {};
+  }
+
   void run(int part) {
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       // A step may read what any part of the one before has written.

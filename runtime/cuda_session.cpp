@@ -1,6 +1,7 @@
 // Owns a session on a GPU: what is loaded and uploaded once, and the few driver calls of a token.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstring>
@@ -110,6 +111,7 @@ class CudaSession final : public SessionBase {
     LATHE_TRY(check_not_capturing());
     LATHE_TRY(write_control(token));
     LATHE_TRY(executor_->launch(stream_));
+    tokens_[std::size_t(length_)] = token;
     ++length_;
     stepped_ = true;
     return {};
@@ -130,6 +132,9 @@ class CudaSession final : public SessionBase {
     }
     LATHE_TRY(fetch(host_history_, first, std::int64_t(tokens.size_bytes())));
     std::memcpy(tokens.data(), host_history_.get(), tokens.size_bytes());
+    for (std::size_t i = tokens.size(); i-- > 0;)
+      tokens_[std::size_t(length_) - tokens.size() + i] =
+          i == 0 ? token : std::max(tokens[i - 1], 0);
     return {};
   }
 
@@ -180,6 +185,18 @@ class CudaSession final : public SessionBase {
     } else {
       LATHE_DRIVER_CALL(driver(), cuMemcpyHtoDAsync, control, &value, sizeof value, stream_);
     }
+    return {};
+  }
+
+  // From pageable memory: see write_control().
+  Result<void> write_sampling(const SamplingState& state, std::size_t offset,
+                              std::size_t bytes) override {
+    LATHE_ASSIGN(ContextScope scope, context().enter());
+    LATHE_TRY(check_not_capturing());
+    const CUdeviceptr to =
+        memory_->addresses().control + offsetof(ControlBlock, sampling) + CUdeviceptr(offset);
+    const auto* from = reinterpret_cast<const std::byte*>(&state) + offset;
+    LATHE_DRIVER_CALL(driver(), cuMemcpyHtoDAsync, to, from, bytes, stream_);
     return {};
   }
 

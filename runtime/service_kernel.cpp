@@ -15,12 +15,17 @@ constexpr const char* kAdvance = R"(.version {version}
 .target {target}
 .address_size 64
 .visible .entry lathe_advance(.param .u64 control, .param .u64 history) {{
-  .reg .b32 %position, %sampled;
-  .reg .b64 %control, %history, %offset;
+  .reg .b32 %token, %position, %sampled, %slot;
+  .reg .b64 %control, %history, %recent, %offset;
   ld.param.u64 %control, [control];
   ld.param.u64 %history, [history];
+  ld.global.s32 %token, [%control+{token}];
   ld.global.s32 %position, [%control+{position}];
   ld.global.s32 %sampled, [%control+{sampled}];
+  and.b32 %slot, %position, {last_slot};
+  mul.wide.u32 %offset, %slot, 4;
+  add.u64 %recent, %control, %offset;
+  st.global.s32 [%recent+{recent}], %token;
   mul.wide.s32 %offset, %position, 4;
   add.u64 %history, %history, %offset;
   st.global.s32 [%history], %sampled;
@@ -66,11 +71,14 @@ Result<ServiceKernel> load_service_kernel(const DeviceImpl& device, const std::s
 
 Result<ServiceKernel> load_advance_kernel(const DeviceImpl& device) {
   const Target& target = device.target();
-  const std::string ptx = fmt::format(kAdvance, fmt::arg("version", target.ptx_version()),
-                                      fmt::arg("target", target.name()),
-                                      fmt::arg("token", offsetof(ControlBlock, token)),
-                                      fmt::arg("position", offsetof(ControlBlock, position)),
-                                      fmt::arg("sampled", offsetof(ControlBlock, sampled)));
+  constexpr std::size_t recent = offsetof(ControlBlock, sampling) + offsetof(SamplingState, recent);
+  static_assert((kMaxRepeatLast & (kMaxRepeatLast - 1)) == 0, "%slot is a remainder by masking");
+  const std::string ptx = fmt::format(
+      kAdvance, fmt::arg("version", target.ptx_version()), fmt::arg("target", target.name()),
+      fmt::arg("token", offsetof(ControlBlock, token)),
+      fmt::arg("position", offsetof(ControlBlock, position)),
+      fmt::arg("sampled", offsetof(ControlBlock, sampled)), fmt::arg("recent", recent),
+      fmt::arg("last_slot", kMaxRepeatLast - 1));
   LATHE_ASSIGN(ServiceKernel advance, load_service_kernel(device, ptx, "lathe_advance"));
   advance.kernel.info.geometry = {.grid_x = 1, .grid_y = 1, .threads = 1, .shared_bytes = 0};
   return advance;

@@ -23,9 +23,9 @@ struct ServiceKernel {
 Result<ServiceKernel> load_service_kernel(const DeviceImpl& device, const std::string& ptx,
                                           const char* entry);
 
-// Ends a token on the device: notes the sampled token at its position in `history`, and makes it
-// the next token, at the next position. With it, any number of tokens can be queued without the
-// host. Parameters: the control block, and an i32 per position of the context.
+// Ends a token on the device (ControlBlock::advance) and notes the sampled token at its position in
+// `history`. With it, any number of tokens can be queued without the host. Parameters: the control
+// block, and an i32 per position of the context.
 Result<ServiceKernel> load_advance_kernel(const DeviceImpl& device);
 
 }  // namespace lathe

@@ -1,7 +1,9 @@
 // Owns the opening of a session and the checks that come before any launch.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <new>
 
 #include "runtime/session_base.h"
@@ -37,7 +39,9 @@ Result<ExecutorKind> executor_by_name(std::string_view name) {
 }
 
 SessionBase::SessionBase(std::shared_ptr<const GgufFile> file, Plan plan, ExecutorKind kind)
-    : file_(std::move(file)), plan_(std::move(plan)) {
+    : file_(std::move(file)),
+      plan_(std::move(plan)),
+      tokens_(static_cast<std::size_t>(plan_.options.context)) {
   report_.executor = executor_name(kind);
   for (const WeightSlot& slot : plan_.weights) report_.weight_bytes += slot.bytes;
   for (const Table& table : plan_.tables) {
@@ -68,13 +72,23 @@ Result<void> SessionBase::check_stepped() const {
   return Error{Code::invalid_argument, "There are no logits before the first step.", {}};
 }
 
+Result<void> SessionBase::set_sampling(const Sampling& sampling) {
+  LATHE_TRY(check_sampling(sampling));
+  return write_sampling(sampling_state(sampling), 0, offsetof(SamplingState, recent));
+}
+
 Result<void> SessionBase::rollback(int length) {
   if (length < 0 || length > length_) {
     return Error{Code::out_of_range,
                  fmt::format("Cannot roll back to {} positions: there are {}.", length, length_),
                  {}};
   }
-  // Later entries are overwritten before they are read again, so nothing has to move.
+  // Later entries of the KV cache are overwritten before they are read again, so nothing has to
+  // move; of the recent tokens those that came later have taken the place of earlier ones.
+  SamplingState state;
+  for (int p = std::max(0, length - kMaxRepeatLast); p < length; ++p)
+    state.recent[std::size_t(p % kMaxRepeatLast)] = tokens_[std::size_t(p)];
+  LATHE_TRY(write_sampling(state, offsetof(SamplingState, recent), sizeof(SamplingState::recent)));
   length_ = length;
   return {};
 }

@@ -1,8 +1,10 @@
 // Owns what all sessions share: the plan, the report, the length, and the checks before a step.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "lathe/runtime/session.h"
 #include "runtime/platform.h"
@@ -14,6 +16,7 @@ class SessionBase : public Session {
   const Plan& plan() const final { return plan_; }
   const SessionReport& report() const final { return report_; }
   int length() const final { return length_; }
+  Result<void> set_sampling(const Sampling& sampling) final;
   Result<void> rollback(int length) final;
 
  protected:
@@ -24,10 +27,15 @@ class SessionBase : public Session {
   Result<void> check_step(std::int32_t token, std::int64_t count = 1) const;
   // Ok when a step has run since the session was opened.
   Result<void> check_stepped() const;
+  // Writes so many bytes of the control block's sampling state from `offset` on, after the steps
+  // that have been taken.
+  virtual Result<void> write_sampling(const SamplingState& state, std::size_t offset,
+                                      std::size_t bytes) = 0;
 
   std::shared_ptr<const GgufFile> file_;  // its map is what weights are read from
   const Plan plan_;
   SessionReport report_;
+  std::vector<std::int32_t> tokens_;  // by position: what rollback() makes recent again
   int length_ = 0;
   bool stepped_ = false;
 };

@@ -29,6 +29,8 @@ extern const KernelRow kArgmaxRow;
 extern const KernelRow kArgmaxMergeRow;
 extern const KernelRow kMatvecRow;
 extern const KernelRow kAttendRow;
+extern const KernelRow kTopKRow;
+extern const KernelRow kSampleRow;
 
 template <typename... Args>
 Error invalid(fmt::format_string<Args...> text, Args&&... args) {

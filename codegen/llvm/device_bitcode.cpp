@@ -12,3 +12,5 @@
 #include "ptx_templates/ops/retile.h"
 #include "ptx_templates/ops/rms_norm.h"
 #include "ptx_templates/ops/rope.h"
+#include "ptx_templates/ops/sample.h"
+#include "ptx_templates/ops/top_k.h"

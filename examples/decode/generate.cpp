@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <memory>
 
 namespace lathe::decode {
 
@@ -27,24 +26,13 @@ class Generator {
         weight_bytes_(session.plan().counts().weight_bytes_read) {}
 
   Result<Generation> run() {
-    LATHE_TRY(make_sampler());
+    LATHE_TRY(session_.set_sampling(options_.sampling));
     LATHE_TRY(feed_prompt());
     if (out_.prompt_fed == static_cast<int>(options_.prompt.size())) LATHE_TRY(continue_prompt());
     return std::move(out_);
   }
 
  private:
-  Result<void> make_sampler() {
-    const text::SamplerOptions& rules = options_.sampler;
-    // The session finds the greatest logit itself, so that the logits stay where they are.
-    if (rules.temperature == 0 && rules.repeat_penalty == 1) return {};
-    std::string problem;
-    sampler_ = text::Sampler::create(rules, &problem);
-    if (!sampler_) return Error{Code::invalid_argument, problem, {}};
-    for (std::int32_t id : options_.prompt) sampler_->accept(id);
-    return {};
-  }
-
   Result<void> feed_prompt() {
     start_ = Clock::now();
     for (std::int32_t id : options_.prompt) {
@@ -62,7 +50,8 @@ class Generator {
   }
 
   Result<void> continue_prompt() {
-    LATHE_ASSIGN(std::int32_t id, choose());
+    LATHE_ASSIGN(std::int32_t id, session_.argmax());  // waits for the last step of the prompt
+    LATHE_TRY(check_token(id));
     out_.prompt_seconds = take_seconds();
     LATHE_TRY(hash_logits());
     while (!ends(id)) {
@@ -79,15 +68,11 @@ class Generator {
 
   // The token that follows this one.
   Result<std::int32_t> feed(std::int32_t id) {
-    if (sampler_) {
-      LATHE_TRY(session_.step(id));
-      count_step(session_.length());
-      return choose();
-    }
     if (ready_.empty()) LATHE_TRY(run_ahead(id));
     const std::int32_t next = ready_.front();
     ready_.pop_front();
-    return checked(next);
+    LATHE_TRY(check_token(next));
+    return next;
   }
 
   // Never further than the context or the wanted number of tokens.
@@ -108,21 +93,8 @@ class Generator {
     ++out_.steps;
   }
 
-  // Waits for the step before.
-  Result<std::int32_t> choose() {
-    std::int32_t id = -1;
-    if (sampler_) {
-      LATHE_ASSIGN(const std::span<const float> logits, session_.logits());
-      id = sampler_->sample(logits);
-      if (id >= 0) sampler_->accept(id);
-    } else {
-      LATHE_ASSIGN(id, session_.argmax());
-    }
-    return checked(id);
-  }
-
-  Result<std::int32_t> checked(std::int32_t id) const {
-    if (id >= 0) return id;
+  Result<void> check_token(std::int32_t id) const {
+    if (id >= 0) return {};
     const std::size_t position = options_.prompt.size() + out_.ids.size() - 1;
     return Error{Code::internal, fmt::format("no logit at position {} is a number", position), {}};
   }
@@ -175,8 +147,7 @@ class Generator {
   const GenerateOptions& options_;
   LogitsRecord& record_;
   const std::int64_t weight_bytes_;
-  std::unique_ptr<text::Sampler> sampler_;  // null: always the greatest logit
-  std::deque<std::int32_t> ready_;          // run ahead, and not yet part of the answer
+  std::deque<std::int32_t> ready_;  // run ahead, and not yet part of the answer
   Clock::time_point start_;
   Clock::duration uncounted_{};
   Generation out_;

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "examples/decode/logits_record.h"
-#include "examples/decode/text/sampler.h"
 #include "lathe/lathe.h"
 
 namespace lathe::decode {
@@ -18,9 +17,8 @@ const char* ending_name(Ending ending);
 struct GenerateOptions {
   std::span<const std::int32_t> prompt;
   int max_tokens = -1;  // -1: until the context is full
-  text::SamplerOptions sampler;
-  int ahead =
-      1;  // likeliest tokens to run without the host; more than 1 leaves no logits to record
+  Sampling sampling;
+  int ahead = 1;  // tokens to choose without the host; more than 1 leaves no logits to record
   std::function<bool(std::int32_t)> is_stop;
   std::function<Result<void>(std::int32_t)> on_token;  // not called for a stop token
   std::function<bool()> interrupted;

@@ -54,7 +54,7 @@ Result<Generation> answer(Session& session, const Prompt& prompt, const Options&
   const GenerateOptions rules{
       .prompt = prompt.ids,
       .max_tokens = options.max_tokens,
-      .sampler = options.sampler,
+      .sampling = options.sampling,
       .ahead = options.ahead,
       .is_stop = [&](std::int32_t id) { return prompt.tokenizer && prompt.tokenizer->is_stop(id); },
       .on_token =

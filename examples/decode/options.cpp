@@ -76,27 +76,28 @@ void add_prompt_options(CLI::App& app, Options& options, Names& names) {
 }
 
 void add_sampling_options(CLI::App& app, Options& options) {
-  text::SamplerOptions& sampler = options.sampler;
+  Sampling& sampling = options.sampling;
   std::vector<CLI::Option*> added = {
       app.add_option("-n,--max-tokens", options.max_tokens,
                      "Generate at most so many (default 256; -1: until the context is full)")
           ->check(CLI::Range(-1, 1 << 30))
           ->type_name("N"),
-      app.add_option("--temperature", sampler.temperature,
+      app.add_option("--temperature", sampling.temperature,
                      "0 takes the likeliest token, 1 draws as the model says (default 0)")
           ->type_name("T"),
-      app.add_option("--top-k", sampler.top_k, "Draw among the K likeliest (default 0: all)")
+      app.add_option("--top-k", sampling.top_k,
+                     "Draw among the K likeliest, at most 64 (default 0: 64)")
           ->type_name("K"),
-      app.add_option("--top-p", sampler.top_p,
-                     "Draw among the likeliest that together reach P (default 1: all)")
+      app.add_option("--top-p", sampling.top_p,
+                     "Draw among the likeliest that together reach P (default 1: no limit)")
           ->type_name("P"),
-      app.add_option("--min-p", sampler.min_p,
+      app.add_option("--min-p", sampling.min_p,
                      "Drop tokens less likely than P times the likeliest (default 0: none)")
           ->type_name("P"),
-      app.add_option("--repeat-penalty", sampler.repeat_penalty,
+      app.add_option("--repeat-penalty", sampling.repeat_penalty,
                      "Above 1 makes the last 64 tokens less likely (default 1)")
           ->type_name("R"),
-      app.add_option("--seed", sampler.seed, "Of the random numbers (default 0)")->type_name("N")};
+      app.add_option("--seed", sampling.seed, "Of the random numbers (default 0)")->type_name("N")};
   for (CLI::Option* option : added) option->group("Generation");
 }
 
@@ -115,8 +116,8 @@ void add_execution_options(CLI::App& app, Options& options, Names& names) {
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
   app.add_option("--ahead", options.ahead,
-                 "Likeliest tokens that a GPU runs without the host in between: faster, but text\n"
-                 "comes in lots, and there is no hash of the logits (default 1)")
+                 "Tokens that a GPU chooses without the host in between: faster, but text comes\n"
+                 "in lots, and there is no hash of the logits (default 1)")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
   CLI::Option* no_cache =
@@ -156,12 +157,10 @@ void check_options(const CLI::App& app, const Names& names, Options& options) {
   if (app.count("prompt") > 0) options.prompt = names.positional_prompt;
   options.session.disk_cache = !names.no_cache;
   choose_executor(names, options);
-  if (const std::string problem = text::check(options.sampler); !problem.empty())
-    throw CLI::ValidationError(problem);
-  const bool needs_logits = options.sampler.temperature != 0 ||
-                            options.sampler.repeat_penalty != 1 || !options.logits_file.empty();
-  if (options.ahead > 1 && needs_logits)
-    throw CLI::ValidationError("--ahead", "it cannot go with sampling, penalties or --logits");
+  if (const Result<void> checked = check_sampling(options.sampling); !checked)
+    throw CLI::ValidationError(checked.error().message);
+  if (options.ahead > 1 && !options.logits_file.empty())
+    throw CLI::ValidationError("--ahead", "it cannot go with --logits");
   const bool has_prompt = app.count("--prompt") + app.count("prompt") + app.count("--tokens") > 0;
   if (!options.explain && !has_prompt)
     throw CLI::ValidationError("there is nothing to continue: give a prompt, or --tokens");

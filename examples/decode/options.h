@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "examples/decode/text/sampler.h"
 #include "lathe/lathe.h"
 
 namespace lathe::decode {
@@ -21,7 +20,7 @@ struct Options {
   std::vector<std::int32_t> tokens;  // empty: the prompt counts
 
   int max_tokens = 256;  // -1: until the context is full
-  text::SamplerOptions sampler;
+  Sampling sampling;
   int ahead = 1;
 
   SessionOptions session;

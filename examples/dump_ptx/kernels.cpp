@@ -16,6 +16,7 @@ constexpr const char* kSamples[] = {
     "kv_append.f16.kvh8.d128.w4",          "attention.f16.h32.kvh8.d128.w4.s33.scale8838835e-8",
     "attention_merge.f32.h32.d128.w4.s33", "glu.f32.n14336.w4",
     "argmax.f32.n128256.w4.s125",          "argmax_merge.f32.w1.s125",
+    "top_k.f32.n128256.w16.s125",          "sample.f32.w16.s125",
 };
 
 Result<void> set_fields(KernelKey& key, std::span<const std::string> words) {

@@ -6,6 +6,7 @@
 #include "lathe/codegen/kernel_key.h"
 #include "lathe/codegen/kernel_table.h"
 #include "lathe/codegen/result.h"
+#include "lathe/codegen/sampling.h"
 #include "lathe/codegen/target.h"
 #include "lathe/codegen/tile.h"
 #include "lathe/plan/gguf.h"

@@ -12,6 +12,9 @@ enum : int {
   kAttentionMaxHeads = 8,       // query heads per block
   kAttentionMaxPairs = 4,       // pairs of head elements per lane: head_dim up to 256
   kAttentionAccumulators = 32,  // values of the result a lane keeps in registers
+  kTopK = 64,                   // logits that sampling chooses from: two per lane of a warp
+  kTopKFlags = 4096,            // logits of a share that have a flag of their own; a power of two
+  kRecentTokens = 256,          // that the repeat penalty can look at; a power of two
 };
 
 // The shared memory of a matrix-vector phase beside its ring of weights: partial sums of row tiles
@@ -169,6 +172,20 @@ LATHE_SHAPE AttendShared attend_shared(const AttendShape& s, int head_dim, int v
 // Floats that a split leaves for the merge: values, then maximum and sum of weights per head.
 LATHE_SHAPE int attend_partial_floats(int group, int head_dim) {
   return round_up(group * (head_dim + 2), 4);
+}
+
+// Bytes of flags a top_k block keeps of the recent tokens in its share of n logits.
+LATHE_SHAPE int top_k_flag_bytes(int n, int blocks) {
+  return ceil_div(min_int(ceil_div(n, blocks), kTopKFlags), 16) * 16;
+}
+
+// Bytes of shared memory of a top_k and of a sample block: a list of 64 candidates for every warp
+// but the first; before them, top_k's flags.
+LATHE_SHAPE int sample_shared_bytes(int threads) {
+  return (threads / 32 - 1) * kTopK * 8;
+}
+LATHE_SHAPE int top_k_shared_bytes(int n, int blocks, int threads) {
+  return top_k_flag_bytes(n, blocks) + sample_shared_bytes(threads);
 }
 
 }  // namespace lathe::dev

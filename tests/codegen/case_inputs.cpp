@@ -159,6 +159,33 @@ void fill_argmax_partial(Bytes& bytes, Random& random, const KernelCase& c) {
   }
 }
 
+// Recent tokens from a small range, so that some come twice and some are in each split; some are no
+// tokens at all.
+void fill_sampling(Bytes& bytes, Random& random, const KernelCase& c) {
+  SamplingState state = sampling_state(c.sampling);
+  for (std::int32_t& id : state.recent) {
+    const int range = std::min(std::max(c.key.n, 1), random.below(2) ? 1 << 30 : 100);
+    id = random.below(20)  ? random.below(range)
+         : random.below(2) ? -1
+                           : std::numeric_limits<int>::max();
+  }
+  store(bytes, 0, state);
+}
+
+// What top_k leaves, of a few hundred logits per split.
+void fill_top_k_partial(Bytes& bytes, Random& random, const KernelCase& c) {
+  KernelKey key{.type = KernelType::top_k};
+  key.splits = c.key.splits;
+  key.n = key.splits * (1 + random.below(200));
+  std::vector<float> logits(static_cast<std::size_t>(key.n));
+  for (float& logit : logits) logit = 4 * draw(random, c.values);
+  SamplingState state = sampling_state(c.sampling);
+  state.repeat_last = 0;
+  std::int32_t nothing = 0;
+  const std::vector<void*> arguments = {logits.data(), &nothing, &nothing, &state, bytes.data()};
+  row(key.type).oracle(key, arguments, 0, 1);
+}
+
 void fill_input(Bytes& bytes, Random& random, const KernelCase& c, const Param& param) {
   const std::string_view name = param.name;
   if (param.element == Element::blocks || param.element == Element::tiles)
@@ -166,6 +193,8 @@ void fill_input(Bytes& bytes, Random& random, const KernelCase& c, const Param& 
   if (param.element == Element::kv) return fill_cache(bytes, random, c);
   if (name == "position") return store(bytes, 0, c.position);
   if (name == "token") return store(bytes, 0, c.token);
+  if (name == "sampling") return fill_sampling(bytes, random, c);
+  if (c.key.type == KernelType::sample) return fill_top_k_partial(bytes, random, c);
   if (name == "frequencies") return fill_frequencies(bytes, random, c.key.rotary);
   if (c.key.type == KernelType::attention_merge)
     return fill_attention_partial(bytes, random, c.key);

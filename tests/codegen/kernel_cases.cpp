@@ -317,6 +317,66 @@ void attend_cases(const Family& family, Cases& out) {
   add(128, 7, 1500, 0);
 }
 
+// The i-th of settings that use every rule alone and together, greedy ones among them.
+Sampling sampling_rules(int i) {
+  constexpr Sampling kRules[] = {
+      {},
+      {.temperature = 1},
+      {.repeat_penalty = 1.3f, .repeat_last = 256},
+      {.temperature = 0.7f, .top_k = 5, .seed = 1},
+      {.temperature = 1.5f, .top_p = 0.9f, .seed = 1ull << 40},
+      {.temperature = 1, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .repeat_penalty = 1.1f},
+      {.temperature = 100, .repeat_penalty = 10, .repeat_last = 1, .seed = ~0ull},
+      {.temperature = 1e-3f, .min_p = 1, .repeat_penalty = 0.5f, .repeat_last = 256},
+      {.temperature = 0.9f, .top_k = 1},
+      {.temperature = 1, .top_p = 1e-6f, .repeat_penalty = 2, .repeat_last = 0},
+      {.temperature = 2, .top_k = 63, .top_p = 0.999f, .seed = 77},
+  };
+  return turn(kRules, i);
+}
+
+constexpr Values kLogits[] = {Values::random, Values::ties,    Values::nan,
+                              Values::large,  Values::all_nan, Values::negative_infinity};
+
+void top_k_cases(const Family& family, Cases& out) {
+  int i = 0;
+  const auto add = [&](int n, int splits, int warps) {
+    KernelCase c{base(family)};
+    c.key.n = n;
+    c.key.splits = std::min(n, splits);
+    c.key.warps = warps;
+    c.values = turn(kLogits, i);
+    c.sampling = sampling_rules(i / 2);
+    c.position = turn({0, 1, 63, 300, 100000, 255}, i / 3);
+    c.token = turn({0, n - 1, n / 2, -1}, i);
+    out.push_back(c);
+    ++i;
+  };
+  for (int n : {1, 2, 31, 63, 64, 65, 127, 1000, 4097})
+    for (int warps : {1, 2, 3, 5, 8, 16}) add(n, turn({1, 2, 7, 64}, i), warps);
+  // A split of more than 4096 has fewer flags of recent tokens than logits.
+  for (int repeat = 0; repeat < 12; ++repeat) add(9000, 1 + repeat % 3, turn({8, 4, 7}, repeat));
+  add(32000, 32, 16);
+  add(32000, 1024, 2);
+}
+
+void sample_cases(const Family& family, Cases& out) {
+  int i = 0;
+  for (int splits : {1, 2, 3, 17, 33, 132, 1024}) {
+    for (int warps : {1, 2, 3, 8, 16}) {
+      for (int repeat = 0; repeat < (splits > 100 ? 3 : 12); ++repeat) {
+        KernelCase c{base(family)};
+        c.key.splits = splits;
+        c.key.warps = warps;
+        c.values = turn(kLogits, i);
+        c.sampling = sampling_rules(i / 5);
+        c.position = 3 * i++;
+        out.push_back(c);
+      }
+    }
+  }
+}
+
 using AddCases = void (*)(const Family&, Cases&);
 
 // In the order of KernelType.
@@ -324,7 +384,7 @@ constexpr AddCases kAddCases[] = {
     retile_cases, embed_cases,     rms_norm_cases,     gemv_cases,
     rope_cases,   kv_append_cases, attention_cases,    attention_merge_cases,
     glu_cases,    argmax_cases,    argmax_merge_cases, matvec_cases,
-    attend_cases,
+    attend_cases, top_k_cases,     sample_cases,
 };
 
 }  // namespace
@@ -337,6 +397,8 @@ std::string KernelCase::text() const {
   std::string out = key.text();
   if (position > 0 || capacity > 1) out += " at " + std::to_string(position);
   if (key.type == KernelType::embed) out += " token " + std::to_string(token);
+  if (sampling.temperature > 0) out += " temperature " + std::to_string(sampling.temperature);
+  if (sampling.repeat_penalty != 1) out += " penalty " + std::to_string(sampling.repeat_penalty);
   if (values != Values::random) out += " values " + std::to_string(static_cast<int>(values));
   if (alias >= 0) out += " in place of parameter " + std::to_string(alias);
   return out;
@@ -386,6 +448,8 @@ std::vector<KernelKey> representative_keys(const Family& family) {
       {KernelType::attend,
        {"h32.kvh8.d128.rot128.w8.s16.scale88388346e-9", "h28.kvh4.d128.rot128.w16.s33.halves",
         "h4.kvh1.d256.rot256.win512.w16.s16.eps1e-6.qknorm.halves"}},
+      {KernelType::top_k, {"n128256.s125.w16", "n32000.s2.w4"}},
+      {KernelType::sample, {"s125.w16", "s33.w1"}},
   };
   std::vector<KernelKey> out;
   for (const char* shape : shapes.at(family.type)) {

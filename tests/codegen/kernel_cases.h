@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lathe/codegen/kernel_table.h"
+#include "lathe/codegen/sampling.h"
 
 namespace lathe::testing {
 
@@ -28,9 +29,10 @@ struct KernelCase {
   KernelKey key;
   int position = 0;        // what the position parameter holds
   int capacity = 1;        // positions that the KV caches hold
-  std::int32_t token = 0;  // embed: what the token parameter holds
+  std::int32_t token = 0;  // what the token parameter holds
   Values values = Values::random;
   int alias = -1;  // a parameter that is the same buffer as the output
+  Sampling sampling = {};
 
   std::string text() const;
 };

@@ -170,6 +170,9 @@ TEST(KernelTable, ChecksNameTheField) {
       {"attend.f16.h8.kvh2.d64", "rotary"},
       {"attend.f16.h16.kvh1.d64.rot64.w5", "warps"},
       {"attend.f16.h8.kvh2.d64.rot64.s129", "splits"},
+      {"top_k.f32.n4.s5", "splits"},
+      {"top_k.f32.n64.w17", "warps"},
+      {"sample.f32.s2000.w4", "splits"},
   };
   for (const auto& [text, field] : refused) {
     const Result<KernelKey> key = parse_key(text);

@@ -116,7 +116,8 @@ class Tokens(DecodeTest):
         self.assertEqual(len(found["ids"]), 6)
 
     def test_running_ahead_changes_nothing_but_the_hash(self):
-        for more in (["-n", "20"], ["-n", "-1", "--context", "16"], ["-n", "1"], ["-n", "0"]):
+        for more in (["-n", "20"], ["-n", "-1", "--context", "16"], ["-n", "1"], ["-n", "0"],
+                     ["-n", "20", "--temperature", "2", "--repeat-penalty", "1.3"]):
             arguments = ["--tokens", "5,6,7", *more]
             stepped = self.object(*arguments, model=self.mute)
             ahead = self.object(*arguments, "--ahead", "7", model=self.mute)
@@ -247,7 +248,8 @@ class CommandLinesThatMakeNoSense(DecodeTest):
                 (["temperature"], [*model, "hi", "--temperature", "-1"]),
                 (["top-p"], [*model, "hi", "--top-p", "2"]),
                 (["--seed"], [*model, "hi", "--seed", "dice"]),
-                (["--ahead"], [*model, "hi", "--ahead", "4", "--temperature", "1"]),
+                (["top-k", "64"], [*model, "hi", "--top-k", "65", "--temperature", "1"]),
+                (["--ahead"], [*model, "hi", "--ahead", "4", "--logits", "x"]),
                 (["--ahead"], [*model, "hi", "--ahead", "0"]),
                 (["--threads"], [*model, "hi", "--threads", "0"]),
                 (["--cache-dir"], [*model, "hi", "--no-cache", "--cache-dir", "x"]),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "lathe/plan/plan.h"
 #include "tests/plan/plan_interpreter.h"
@@ -153,6 +154,30 @@ TEST(PlanExecution, TheComparisonNoticesEveryHyperparameter) {
   EXPECT_TRUE(noticed(llama, [](TinyModel& other) { other.epsilon = 1e-2; }));
   EXPECT_TRUE(noticed(llama, [](TinyModel& other) { other.tied = true; }));
   EXPECT_TRUE(noticed(llama, [](TinyModel& other) { other.architecture = "rotates halves"; }));
+}
+
+TEST(PlanExecution, RecentTokensArePenalizedAsFarBackAsTheRulesSay) {
+  const TinyModel model = testing::tiny_llama();
+  const auto image = testing::tiny_model(model);
+  const auto file = GgufFile::from_bytes(image.bytes, "tiny.gguf");
+  const auto plan = build_plan(**file, with_cache(Format::f32));
+  ASSERT_TRUE(plan);
+  PlanInterpreter interpreter(*plan, **file);
+  interpreter.set_sampling({.repeat_penalty = 3, .repeat_last = 5});
+  std::vector<std::int32_t> history = {7};
+  for (int i = 0; i < 40; ++i) {
+    const std::span<const float> got = interpreter.step(history.back());
+    std::vector<float> logits(got.begin(), got.end());
+    const auto recent = std::min<std::ptrdiff_t>(5, std::ssize(history));
+    const std::set<std::int32_t> penalized(history.end() - recent, history.end());
+    for (const std::int32_t id : penalized) {
+      float& logit = logits[static_cast<std::size_t>(id)];
+      logit = logit > 0 ? logit / 3 : logit * 3;
+    }
+    const auto greatest = std::max_element(logits.begin(), logits.end()) - logits.begin();
+    ASSERT_EQ(interpreter.sampled(), greatest) << i;
+    history.push_back(interpreter.sampled());
+  }
 }
 
 TEST(PlanExecution, TheContextMayBeFilledToTheLastPosition) {

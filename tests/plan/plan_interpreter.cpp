@@ -50,6 +50,7 @@ std::span<const float> PlanInterpreter::step(std::int32_t token) {
     for (const Operand& operand : step.operands) arguments.push_back(address(operand));
     row(step.key.type).oracle(step.key, arguments, 0, 1);
   }
+  control_.advance();
   return {static_cast<const float*>(address(plan_.logits)),
           static_cast<std::size_t>(plan_.spec.vocab)};
 }

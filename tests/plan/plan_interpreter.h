@@ -18,6 +18,7 @@ class PlanInterpreter {
   // what the token has not written shows in the logits.
   std::span<const float> step(std::int32_t token);
   std::int32_t sampled() const { return control_.sampled; }
+  void set_sampling(const Sampling& sampling) { control_.sampling = sampling_state(sampling); }
 
  private:
   void* address(const Operand& operand);

@@ -47,8 +47,8 @@ std::vector<std::string> labels(const Plan& plan, int layer) {
 
 TEST(Plan, LlamaSteps) {
   const Plan plan = plan_of(testing::tiny_llama());
-  EXPECT_EQ(labels(plan, -1), (std::vector<std::string>{"token_embd", "output_norm", "output",
-                                                        "argmax", "argmax_merge"}));
+  EXPECT_EQ(labels(plan, -1),
+            (std::vector<std::string>{"token_embd", "output_norm", "output", "top_k", "sample"}));
   const std::vector<std::string> layer = {
       "attn_norm", "attn_q",    "attn_k",    "attn_v",          "rope_q",
       "rope_k",    "kv_append", "attention", "attention_merge", "attn_output",
@@ -56,7 +56,7 @@ TEST(Plan, LlamaSteps) {
   EXPECT_EQ(labels(plan, 0), layer);
   EXPECT_EQ(labels(plan, 1), layer);
   EXPECT_EQ(plan.steps.front().label, "token_embd");
-  EXPECT_EQ(plan.steps.back().label, "argmax_merge");
+  EXPECT_EQ(plan.steps.back().label, "sample");
 }
 
 TEST(Plan, LaunchesPerLayer) {
@@ -120,8 +120,10 @@ TEST(Plan, CountsOfASmallMixedModel) {
                                   2 * 256 + (512 + 512) + (512 + 256);
   const std::int64_t layer_written =
       256 + (256 + 128 + 128) + 256 + 128 + 4 * 66 + 256 + 256 + 256 + 512 + 512 + 512 + 256;
-  EXPECT_EQ(counts.activation_bytes_read, 4 * (1 + 2 * layer_read + 256 + 256 + 512 + 2));
-  EXPECT_EQ(counts.activation_bytes_written, 4 * (256 + 2 * layer_written + 256 + 512 + 2 + 1));
+  const std::int64_t state = sizeof(SamplingState) / 4, list = 2 * kMaxTopK;
+  const std::int64_t sampling_read = (512 + 1 + 1 + state) + (list + 1 + state);
+  EXPECT_EQ(counts.activation_bytes_read, 4 * (1 + 2 * layer_read + 256 + 256 + sampling_read));
+  EXPECT_EQ(counts.activation_bytes_written, 4 * (256 + 2 * layer_written + 256 + 512 + list + 1));
   // Multiply-adds of the matrices, two operations each; the rest is small beside them.
   const std::int64_t matrices =
       2 * (2 * 256 * (256 + 128 + 128 + 256 + 512 + 512 + 512) + 512 * 256);
@@ -240,8 +242,11 @@ TEST(Tuning, AWindowLimitsTheSplits) {
 
 TEST(Tuning, EveryChoiceIsValidForEveryShape) {
   for (const int n : {1, 2, 31, 1000, 1024, 5000, 151936, 1 << 30}) {
-    EXPECT_GE(argmax_splits(n), 1);
-    EXPECT_LE(argmax_splits(n), std::min(n, 128));
+    const int splits = vocabulary_splits(n);
+    EXPECT_GE(splits, 1);
+    EXPECT_LE(splits, std::min(n, 128));
+    EXPECT_GE(std::min(top_k_warps(n, splits), sample_warps(splits)), 1);
+    EXPECT_LE(std::max(top_k_warps(n, splits), sample_warps(splits)), 16);
     EXPECT_GE(rms_norm_warps(n), 1);
     EXPECT_LE(rms_norm_warps(n), 32);
   }

@@ -18,7 +18,7 @@ QUOTED = {
     "bench": ("lathe/", "bench/", "examples/command_line.h", "examples/progress_line.h"),
 }
 
-# The host twins of the device functions are test code and use the formats' conversions.
+# The host twins of the device functions use the formats' conversions.
 EXTRA = {"ptx_templates/isa/host.h": ("lathe/codegen/",)}
 
 # What plan may see of codegen: its vocabulary, not its emitters.

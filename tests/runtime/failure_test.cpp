@@ -44,7 +44,9 @@ TEST_P(FailureTest, OfEachCallOfASession) {
       if (!session) {
         outcome = session.error();
       } else {
-        outcome = (*session)->step(1);
+        outcome = (*session)->set_sampling({.temperature = 1});
+        if (outcome) outcome = (*session)->step(1);
+        if (outcome) outcome = (*session)->rollback(0);
         std::vector<std::int32_t> tokens(2);
         if (outcome) outcome = (*session)->generate(2, tokens);
         if (auto token = (*session)->argmax(); outcome && !token) outcome = token.error();

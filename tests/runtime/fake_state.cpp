@@ -60,8 +60,7 @@ void run(const FakeLaunch& launch) {
   if (launch.library->advance) {
     auto& control = *reinterpret_cast<ControlBlock*>(launch.arguments[0]);
     reinterpret_cast<std::int32_t*>(launch.arguments[1])[control.position] = control.sampled;
-    control.token = std::max(control.sampled, 0);
-    ++control.position;
+    control.advance();
   }
   if (!launch.library->parsed) return;
   std::vector<void*> arguments;

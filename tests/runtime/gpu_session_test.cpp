@@ -149,6 +149,34 @@ TEST_F(GpuTest, GenerateIsTheSameAsSteps) {
   }
 }
 
+TEST_F(GpuTest, EveryExecutorSamplesTheSame) {
+  constexpr Sampling kRules[] = {
+      {.repeat_penalty = 1.5f, .repeat_last = 8},
+      {.temperature = 1, .seed = 5},
+      {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .repeat_penalty = 1.1f}};
+  for (const Sampling& sampling : kRules) {
+    std::vector<std::vector<std::int32_t>> texts;
+    for (ExecutorKind kind : {ExecutorKind::cpu, ExecutorKind::eager, ExecutorKind::graph}) {
+      const auto session = open(options_for(kind));
+      ASSERT_TRUE(session);
+      ASSERT_TRUE(session->set_sampling(sampling));
+      std::vector<std::int32_t>& tokens = texts.emplace_back(40);
+      ASSERT_TRUE(session->generate(3, std::span(tokens).first(16)));
+      std::int32_t token = tokens[15];
+      for (std::size_t i = 16; i < tokens.size(); ++i) {
+        ASSERT_TRUE(session->step(token));
+        token = tokens[i] = session->argmax().value();
+      }
+      ASSERT_TRUE(session->rollback(16));
+      std::vector<std::int32_t> again(24);
+      ASSERT_TRUE(session->generate(tokens[15], again));
+      EXPECT_TRUE(std::equal(again.begin(), again.end(), tokens.begin() + 16));
+    }
+    EXPECT_EQ(texts[1], texts[0]);
+    EXPECT_EQ(texts[2], texts[0]);
+  }
+}
+
 TEST_F(GpuTest, TheCallersContextAndStreamAreBorrowed) {
   CUdevice device = 0;
   CUcontext context = nullptr;

@@ -2,12 +2,14 @@
 // buffer placed, before any device is touched.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "lathe/codegen/kernel_key.h"
 #include "lathe/codegen/result.h"
+#include "lathe/codegen/sampling.h"
 #include "lathe/plan/gguf.h"
 #include "lathe/plan/model_spec.h"
 
@@ -18,8 +20,16 @@ namespace lathe {
 struct ControlBlock {
   std::int32_t token = 0;     // to be decoded now
   std::int32_t position = 0;  // of that token: entries already in the KV cache
-  std::int32_t sampled = 0;   // written by argmax_merge
+  std::int32_t sampled = 0;   // written by sample; -1 when every logit is NaN
   std::int32_t reserved = 0;
+  SamplingState sampling;
+
+  // The end of a token: it becomes a recent one, and the sampled one, if there is one, the next.
+  void advance() {
+    sampling.recent[static_cast<std::size_t>(position % kMaxRepeatLast)] = token;
+    token = sampled < 0 ? 0 : sampled;
+    ++position;
+  }
 };
 
 enum class Place : std::uint8_t {
