@@ -6,6 +6,7 @@
 
 #include "lathe/codegen/format.h"
 #include "lathe/codegen/kernel_table.h"
+#include "lathe/codegen/tile.h"
 
 namespace lathe {
 namespace {
@@ -36,6 +37,7 @@ void count_operands(const Step& step, PlanCounts& counts) {
       case Place::table:
       case Place::scratch:
       case Place::control:
+      case Place::counters:
         if (params[i].access != Access::write) counts.activation_bytes_read += operand.bytes;
         if (params[i].access != Access::read) counts.activation_bytes_written += operand.bytes;
         break;
@@ -44,6 +46,12 @@ void count_operands(const Step& step, PlanCounts& counts) {
 }
 
 }  // namespace
+
+std::int64_t WeightSlot::device_bytes() const {
+  if (layout == Layout::raw) return bytes;
+  const Result<TileShape> shape = tile_shape(format, static_cast<int>(rows), static_cast<int>(k));
+  return shape ? shape->bytes() : bytes;
+}
 
 std::int64_t Plan::kv_bytes_per_layer() const {
   return options.context * kv_position_bytes(*this);

@@ -8,6 +8,7 @@
 #include "lathe/codegen/kernel_table.h"
 #include "lathe/plan/plan.h"
 #include "plan/decoder_recipe.h"
+#include "plan/fused_recipe.h"
 #include "plan/tuning.h"
 
 namespace lathe {
@@ -25,11 +26,18 @@ Result<PlanOptions> resolve(PlanOptions options, const ModelSpec& spec) {
                              options.context, spec.context),
                  {}};
   }
-  if (options.kv != Format::f16 && options.kv != Format::f32) {
-    return Error{
-        Code::unsupported,
-        fmt::format("a KV cache in {} is not supported; known: f16, f32", row(options.kv).name),
-        {}};
+  const bool fused = options.fusion == Fusion::full;
+  if (options.kv != Format::f16 && options.kv != Format::f32 &&
+      !(fused && options.kv == Format::q8_0)) {
+    return Error{Code::unsupported,
+                 fmt::format("a KV cache in {} is not supported; known: f16, f32{}",
+                             row(options.kv).name, fused ? ", q8_0" : ""),
+                 {}};
+  }
+  if (options.blocks < 1 || options.blocks > 1024) {
+    return Error{Code::invalid_argument,
+                 fmt::format("blocks is {}; it must be 1 to 1024", options.blocks),
+                 {}};
   }
   if (options.attention_splits < 0 || options.attention_splits > kMaxAttentionSplits) {
     return Error{Code::invalid_argument,
@@ -98,7 +106,8 @@ Result<Plan> build(const GgufFile& file, const ModelSpec& spec, const PlanOption
   Plan plan;
   plan.spec = spec;
   LATHE_ASSIGN(plan.options, resolve(options, spec));
-  LATHE_TRY(add_decoder_steps(file, plan));
+  LATHE_TRY(plan.options.fusion == Fusion::full ? add_fused_steps(file, plan)
+                                                : add_decoder_steps(file, plan));
   LATHE_TRY(check_all_used(file, plan));
   LATHE_TRY(check_steps(plan));
   return plan;

@@ -27,6 +27,8 @@ const char* place_name(Place place) {
       return "kv_v";
     case Place::control:
       return "control";
+    case Place::counters:
+      return "counters";
   }
   return "unknown";
 }
@@ -46,6 +48,8 @@ std::string operand_text(const Plan& plan, const Operand& operand) {
       return fmt::format("v[{}]", operand.index);
     case Place::control:
       return fmt::format("control+{}", operand.offset);
+    case Place::counters:
+      return fmt::format("counters+{}", operand.offset);
   }
   return {};
 }
@@ -111,6 +115,7 @@ Json to_json(const Step& step) {
 
 Json to_json(const WeightSlot& slot) {
   return {{"name", slot.name}, {"format", row(slot.format).name}, {"rows", slot.rows},
+          {"layout", slot.layout == Layout::tiles ? "tiles" : "raw"},
           {"k", slot.k},       {"file_offset", slot.file_offset}, {"bytes", slot.bytes}};
 }
 

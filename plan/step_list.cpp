@@ -39,11 +39,18 @@ Operand StepList::sampling() {
   return {Place::control, 0, offsetof(ControlBlock, sampling), sizeof(ControlBlock::sampling)};
 }
 
+Operand StepList::counters(int count) {
+  const Operand counters{Place::counters, 0, counter_bytes_,
+                         static_cast<std::int64_t>(count * sizeof(std::int32_t))};
+  counter_bytes_ += (counters.bytes + 15) / 16 * 16;
+  return counters;
+}
+
 void StepList::add(int layer, std::string label, KernelKey key, std::vector<Operand> operands) {
   steps_.push_back({key, std::move(operands), layer, std::move(label)});
 }
 
-void StepList::finish(Plan& plan, const Operand& logits) && {
+void StepList::finish(Plan& plan, const Operand& logits, bool reuse) && {
   std::vector<Lifetime> lifetimes;
   lifetimes.reserve(buffers_.size());
   for (const std::int64_t bytes : buffers_) lifetimes.push_back({bytes, -1, -1});
@@ -56,6 +63,9 @@ void StepList::finish(Plan& plan, const Operand& logits) && {
     }
   }
   lifetimes[static_cast<std::size_t>(logits.index)].last = static_cast<int>(steps_.size());
+  if (!reuse)
+    for (Lifetime& lifetime : lifetimes)
+      lifetime = {lifetime.bytes, 0, static_cast<int>(steps_.size())};
 
   const ArenaLayout layout = place_buffers(lifetimes);
   const auto place = [&](Operand operand) {
@@ -69,6 +79,7 @@ void StepList::finish(Plan& plan, const Operand& logits) && {
   }
   plan.steps = std::move(steps_);
   plan.arena_bytes = layout.bytes;
+  plan.counter_bytes = counter_bytes_;
   plan.logits = place(logits);
 }
 

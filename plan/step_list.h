@@ -24,16 +24,19 @@ class StepList {
   static Operand position();
   static Operand sampled();
   static Operand sampling();
+  Operand counters(int count);
 
   void add(int layer, std::string label, KernelKey key, std::vector<Operand> operands);
 
   // Places every buffer, moves the steps into the plan and gives `logits`, which must be a scratch
-  // operand, a place that no later step overwrites.
-  void finish(Plan& plan, const Operand& logits) &&;
+  // operand, a place that no later step overwrites. Without `reuse` no buffer shares memory with
+  // another.
+  void finish(Plan& plan, const Operand& logits, bool reuse = true) &&;
 
  private:
   std::vector<Step> steps_;
   std::vector<std::int64_t> buffers_;  // bytes
+  std::int64_t counter_bytes_ = 0;
 };
 
 }  // namespace lathe

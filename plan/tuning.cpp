@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "lathe/codegen/kernel_table.h"
+
 namespace lathe {
 namespace {
 
@@ -13,6 +15,7 @@ constexpr int kPositionsPerSplit = 64;
 constexpr int kValuesPerVocabularySplit = 1024;
 constexpr int kMaxVocabularySplits = 128;
 constexpr int kMaxSamplingWarps = 16;
+constexpr int kMaxStages = 8;
 
 int ceil_div(int a, int b) {
   return a / b + (a % b != 0 ? 1 : 0);
@@ -35,6 +38,16 @@ int attention_splits(int kv_heads, int visible_positions) {
   const int wanted = ceil_div(kBlocksWanted, kv_heads);
   const int useful = ceil_div(visible_positions, kPositionsPerSplit);
   return std::clamp(std::min(wanted, useful), 1, kMaxAttentionSplits);
+}
+
+int matvec_stages(const KernelKey& key) {
+  KernelKey deeper = key;
+  deeper.stages = 1;
+  while (deeper.stages < kMaxStages) {
+    ++deeper.stages;
+    if (!check_key(deeper)) return deeper.stages - 1;
+  }
+  return kMaxStages;
 }
 
 int vocabulary_splits(int vocab) {

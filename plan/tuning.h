@@ -2,6 +2,8 @@
 // changes speed only; measured tables replace these rules without touching the recipe.
 #pragma once
 
+#include "lathe/codegen/kernel_key.h"
+
 namespace lathe {
 
 struct GemvTuning {
@@ -21,6 +23,10 @@ inline constexpr int kMaxAttentionSplits = 64;
 // aim is two blocks for each multiprocessor of a large GPU (132), but at least 64 positions per
 // split when the cache is full, and at most kMaxAttentionSplits.
 int attention_splits(int kv_heads, int visible_positions);
+
+inline constexpr int kMatvecWarps = 16;
+// Tiles under way per warp: as many as fit the shared memory of a block.
+int matvec_stages(const KernelKey& key);
 
 // Parts that the vocabulary is cut into: at least 1024 values each, at most 128 parts.
 int vocabulary_splits(int vocab);

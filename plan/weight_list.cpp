@@ -60,7 +60,7 @@ Result<int> WeightList::add(const std::string& name, std::int64_t n, std::int64_
     return error;
   }
   const int index = static_cast<int>(slots_.size());
-  slots_.push_back({name, *format, n, k, tensor->offset, tensor->bytes});
+  slots_.push_back({name, Layout::raw, *format, n, k, tensor->offset, tensor->bytes});
   index_.emplace(name, index);
   return index;
 }

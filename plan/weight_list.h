@@ -22,6 +22,9 @@ class WeightList {
   Result<int> vector(const std::string& name, std::int64_t k);
 
   const WeightSlot& operator[](int index) const { return slots_[static_cast<std::size_t>(index)]; }
+  void set_layout(int index, Layout layout) {
+    slots_[static_cast<std::size_t>(index)].layout = layout;
+  }
   std::vector<WeightSlot> take() && { return std::move(slots_); }
 
  private:

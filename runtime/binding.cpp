@@ -24,7 +24,8 @@ struct Located {
   std::int64_t bytes = 0;
 };
 
-Located locate(const Plan& plan, const Operand& operand, const Addresses& at) {
+Located locate(const Plan& plan, const Operand& operand, const Addresses& at,
+               Alignment alignment) {
   const auto pick = [&](const std::vector<std::uint64_t>& list) -> std::uint64_t {
     return operand.index >= 0 && std::size_t(operand.index) < list.size() ? list[operand.index] : 0;
   };
@@ -35,7 +36,9 @@ Located locate(const Plan& plan, const Operand& operand, const Addresses& at) {
   switch (operand.place) {
     case Place::weight: {
       const std::uint64_t address = pick(at.weights);
-      return {address, address ? plan.weights[operand.index].bytes : 0};
+      if (!address) return {};
+      const WeightSlot& slot = plan.weights[std::size_t(operand.index)];
+      return {address, alignment == Alignment::kernel ? slot.device_bytes() : slot.bytes};
     }
     case Place::table: {
       const std::uint64_t address = pick(at.tables);
@@ -50,6 +53,8 @@ Located locate(const Plan& plan, const Operand& operand, const Addresses& at) {
       return {pick(at.kv_v), plan.kv_bytes_per_layer()};
     case Place::control:
       return within(at.control, sizeof(ControlBlock));
+    case Place::counters:
+      return within(at.counters, plan.counter_bytes);
   }
   return {};
 }
@@ -83,7 +88,7 @@ Result<BoundPlan> BoundPlan::bind(const Plan& plan, const Addresses& addresses,
     }
     for (std::size_t i = 0; i < params.size(); ++i) {
       const Param& param = params[i];
-      const Located located = locate(plan, step.operands[i], addresses);
+      const Located located = locate(plan, step.operands[i], addresses, alignment);
       const std::int64_t positions = param.per_position ? plan.options.context : 1;
       if (located.address == 0) return unbound(plan, step, param.name, "is not bound");
       const std::int64_t bytes =

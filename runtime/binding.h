@@ -19,6 +19,7 @@ struct Addresses {
   std::vector<std::uint64_t> kv_v;
   std::uint64_t scratch = 0;
   std::uint64_t control = 0;
+  std::uint64_t counters = 0;
 };
 
 // Kernels want the alignment their parameters state; the oracles only that of their elements, for

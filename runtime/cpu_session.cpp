@@ -71,6 +71,8 @@ class CpuSession final : public SessionBase {
     place_kv(plan_, kv_.address(), addresses);
     addresses.scratch = scratch_.address();
     addresses.control = reinterpret_cast<std::uintptr_t>(&control_);
+    counters_.resize(std::size_t(plan_.counter_bytes / 4));
+    addresses.counters = reinterpret_cast<std::uintptr_t>(counters_.data());
     LATHE_ASSIGN(BoundPlan bound, BoundPlan::bind(plan_, addresses, Alignment::element));
     bound_.emplace(std::move(bound));
     return {};
@@ -143,6 +145,7 @@ class CpuSession final : public SessionBase {
   HostBuffer scratch_;
   HostBuffer kv_;
   std::vector<HostBuffer> copies_;
+  std::vector<std::int32_t> counters_;
   alignas(16) ControlBlock control_;
   std::optional<BoundPlan> bound_;
   ThreadTeam team_;  // last: its threads end before what they use

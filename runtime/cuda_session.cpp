@@ -56,7 +56,8 @@ class CudaSession final : public SessionBase {
   }
 
   Result<void> prepare(const SessionOptions& options) {
-    const std::vector<KernelKey> keys = plan_.distinct_keys();
+    std::vector<KernelKey> keys = plan_.distinct_keys();
+    std::ranges::copy(BoundWeights::keys(plan_), std::back_inserter(keys));
     LATHE_ASSIGN(ContextScope scope, context().enter());
     stream_ = options.stream;
     if (!stream_) {
@@ -75,7 +76,7 @@ class CudaSession final : public SessionBase {
 
     const Stopwatch uploading;
     LATHE_ASSIGN(BoundWeights memory,
-                 BoundWeights::upload(context(), stream_, *file_, plan_, options.progress));
+                 BoundWeights::upload(*device_, stream_, *file_, plan_, options.progress));
     memory_.emplace(std::move(memory));
     report_.upload_seconds = uploading.seconds();
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <set>
 #include <span>
 #include <thread>
 #include <vector>
@@ -22,7 +23,15 @@ constexpr std::size_t kCopyThreads = 8;
 struct Piece {
   std::span<const std::byte> bytes;
   std::int64_t offset;  // in the pool
+  const WeightSlot* tiles = nullptr;  // the slot, if it is to be in tiles
 };
+
+KernelKey retile_key(const WeightSlot& slot) {
+  KernelKey key{.type = KernelType::retile, .format = slot.format};
+  key.n = int(slot.rows);
+  key.k = int(slot.k);
+  return key;
+}
 
 void copy_in_parallel(std::byte* to, std::span<const std::byte> from) {
   constexpr std::size_t kWorthAThread = std::size_t{2} << 20;
@@ -90,6 +99,14 @@ class Uploader {
   int turn_ = 0;
 };
 
+Result<void> retile(DeviceImpl& device, const WeightSlot& slot, CUdeviceptr blocks,
+                    CUdeviceptr tiles, CUstream stream) {
+  LATHE_ASSIGN(const Kernel* kernel, device.kernel(retile_key(slot)));
+  void* parameters[] = {&blocks, &tiles};
+  return check(device.driver(), launch_kernel(device.driver(), *kernel, parameters, stream),
+               "cuLaunchKernel");
+}
+
 // Of the context, when it is what does not fit.
 std::string advice(const Plan& plan, std::int64_t free, std::int64_t other) {
   const std::int64_t per_position = plan.counts().kv_bytes_per_position;
@@ -102,31 +119,47 @@ std::string advice(const Plan& plan, std::int64_t free, std::int64_t other) {
 
 }  // namespace
 
-Result<BoundWeights> BoundWeights::upload(const Context& context, CUstream stream,
+std::vector<KernelKey> BoundWeights::keys(const Plan& plan) {
+  std::set<KernelKey> keys;
+  for (const WeightSlot& slot : plan.weights)
+    if (slot.layout == Layout::tiles) keys.insert(retile_key(slot));
+  return {keys.begin(), keys.end()};
+}
+
+Result<BoundWeights> BoundWeights::upload(DeviceImpl& device, CUstream stream,
                                           const GgufFile& file, const Plan& plan,
                                           const Progress& progress) {
+  const Context& context = device.context();
   std::vector<Piece> pieces;
-  std::int64_t pool = 0;
-  const auto place = [&](std::span<const std::byte> bytes) {
-    pieces.push_back({bytes, pool});
-    pool = align_up(pool + std::int64_t(bytes.size()), kAlignment);
+  std::int64_t pool = 0, largest = 0;
+  const auto place = [&](std::span<const std::byte> bytes, std::int64_t device_bytes,
+                         const WeightSlot* tiles) {
+    pieces.push_back({bytes, pool, tiles});
+    pool = align_up(pool + device_bytes, kAlignment);
+    if (tiles) largest = std::max(largest, std::int64_t(bytes.size()));
   };
-  for (const WeightSlot& slot : plan.weights) place(file.data(*file.tensor(slot.name)));
-  for (const Table& table : plan.tables) place(std::as_bytes(std::span(table.values)));
+  for (const WeightSlot& slot : plan.weights)
+    place(file.data(*file.tensor(slot.name)), slot.device_bytes(),
+          slot.layout == Layout::tiles ? &slot : nullptr);
+  for (const Table& table : plan.tables) {
+    const auto bytes = std::as_bytes(std::span(table.values));
+    place(bytes, std::int64_t(bytes.size()), nullptr);
+  }
   const std::int64_t kv = kv_pool_bytes(plan);
   const std::int64_t arena = align_up(plan.arena_bytes, kAlignment);
-  const std::int64_t scratch = arena + std::int64_t(sizeof(ControlBlock));
+  const std::int64_t control = align_up(std::int64_t(sizeof(ControlBlock)), kAlignment);
+  const std::int64_t scratch = arena + control + plan.counter_bytes;
 
   const Driver& driver = context.driver();
   std::size_t free = 0, total = 0;
   LATHE_DRIVER_CALL(driver, cuMemGetInfo, &free, &total);
   const auto explain = [&](Error error) {
     return std::move(error)
-        .with("needed", fmt::format("{}", pool + kv + scratch))
+        .with("needed", fmt::format("{}", pool + kv + scratch + largest))
         .with("free", fmt::format("{}", free))
-        .with("hint", advice(plan, std::int64_t(free), pool + scratch));
+        .with("hint", advice(plan, std::int64_t(free), pool + scratch + largest));
   };
-  if (pool + kv + scratch > std::int64_t(free)) {
+  if (pool + kv + scratch + largest > std::int64_t(free)) {
     return explain(
         Error{Code::out_of_memory,
               fmt::format("The model does not fit the memory of {}.", context.device_name()),
@@ -141,15 +174,21 @@ Result<BoundWeights> BoundWeights::upload(const Context& context, CUstream strea
   // cache starts as zeros, and the control block too.
   LATHE_DRIVER_CALL(driver, cuMemsetD8Async, bound.scratch_.get(), 0xff, std::size_t(arena),
                     stream);
-  LATHE_DRIVER_CALL(driver, cuMemsetD8Async, bound.scratch_.get() + arena, 0, sizeof(ControlBlock),
-                    stream);
+  LATHE_DRIVER_CALL(driver, cuMemsetD8Async, bound.scratch_.get() + arena, 0,
+                    std::size_t(scratch - arena), stream);
   LATHE_DRIVER_CALL(driver, cuMemsetD8Async, bound.kv_.get(), 0, std::size_t(kv), stream);
 
+  DeviceBuffer blocks;  // a matrix as the file has it, on its way into tiles
+  if (largest > 0) {
+    LATHE_ASSIGN(blocks, allocate_device(context, largest, "weights on their way into tiles"));
+  }
   LATHE_ASSIGN(Uploader uploader, Uploader::open(context, stream, pool));
   std::int64_t sent = 0;
   Result<void> sending;
   for (const Piece& piece : pieces) {
-    sending = uploader.send(bound.weights_.get() + CUdeviceptr(piece.offset), piece.bytes);
+    CUdeviceptr to = bound.weights_.get() + CUdeviceptr(piece.offset);
+    sending = uploader.send(piece.tiles ? blocks.get() : to, piece.bytes);
+    if (sending && piece.tiles) sending = retile(device, *piece.tiles, blocks.get(), to, stream);
     if (!sending) break;
     sent += std::int64_t(piece.bytes.size());
     if (progress) progress("uploading weights", sent, pool);
@@ -166,6 +205,7 @@ Result<BoundWeights> BoundWeights::upload(const Context& context, CUstream strea
   place_kv(plan, bound.kv_.get(), bound.addresses_);
   bound.addresses_.scratch = bound.scratch_.get();
   bound.addresses_.control = bound.scratch_.get() + std::uint64_t(arena);
+  bound.addresses_.counters = bound.addresses_.control + std::uint64_t(control);
   return bound;
 }
 

@@ -8,23 +8,27 @@
 #include "lathe/plan/plan.h"
 #include "lathe/runtime/session.h"
 #include "runtime/binding.h"
+#include "runtime/device_impl.h"
 #include "runtime/device_memory.h"
 
 namespace lathe {
 
 class BoundWeights {
  public:
-  // Allocates the pools and uploads the weights from the file's map. Wants the context current.
+  // Allocates the pools and uploads the weights from the file's map; those that the plan wants in
+  // tiles are brought into that order on the device. Wants the context current.
   // Out of memory: the error says what is needed, what is free, and the context that would fit.
-  static Result<BoundWeights> upload(const Context& context, CUstream stream, const GgufFile& file,
+  static Result<BoundWeights> upload(DeviceImpl& device, CUstream stream, const GgufFile& file,
                                      const Plan& plan, const Progress& progress);
+  // The kernels that upload() needs.
+  static std::vector<KernelKey> keys(const Plan& plan);
 
   const Addresses& addresses() const { return addresses_; }
 
  private:
   DeviceBuffer weights_;
   DeviceBuffer kv_;
-  DeviceBuffer scratch_;  // the arena, then the control block
+  DeviceBuffer scratch_;  // the arena, the control block, the counters
   Addresses addresses_;
 };
 

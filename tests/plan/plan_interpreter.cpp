@@ -18,6 +18,7 @@ PlanInterpreter::PlanInterpreter(const Plan& plan, const GgufFile& file)
   // 0xff bytes are a NaN in f16 and in f32: a position not written shows.
   const std::vector<std::byte> cache(static_cast<std::size_t>(plan.kv_bytes_per_layer()),
                                      std::byte{0xff});
+  counters_.resize(static_cast<std::size_t>(plan.counter_bytes / 4));
   k_.assign(static_cast<std::size_t>(plan.spec.layers), cache);
   v_ = k_;
 }
@@ -37,6 +38,8 @@ void* PlanInterpreter::address(const Operand& operand) {
       return v_[index].data();
     case Place::control:
       return reinterpret_cast<std::byte*>(&control_) + operand.offset;
+    case Place::counters:
+      return reinterpret_cast<std::byte*>(counters_.data()) + operand.offset;
   }
   return nullptr;
 }

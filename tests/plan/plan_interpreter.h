@@ -29,6 +29,7 @@ class PlanInterpreter {
   std::vector<float> arena_;
   std::vector<std::vector<std::byte>> k_;
   std::vector<std::vector<std::byte>> v_;
+  std::vector<std::int32_t> counters_;
   ControlBlock control_;
   int position_ = 0;
 };

@@ -39,6 +39,7 @@ enum class Place : std::uint8_t {
   kv_k,     // K cache of layer `index`
   kv_v,     // V cache of layer `index`, laid out as K: [position][kv_heads][head_dim]
   control,  // byte offset into the ControlBlock
+  counters,  // byte offset into words that are 0 before the first token
 };
 
 struct Operand {
@@ -59,11 +60,14 @@ struct Step {
 
 struct WeightSlot {
   std::string name;  // of the tensor in the file
+  Layout layout = Layout::raw;  // in device memory; hosts read the file's blocks
   Format format = Format::f32;
   std::int64_t rows = 0;
   std::int64_t k = 0;
   std::int64_t file_offset = 0;
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0;  // in the file
+
+  std::int64_t device_bytes() const;
 };
 
 // Constants computed when the plan is built (RoPE frequencies), uploaded like weights.
@@ -72,7 +76,15 @@ struct Table {
   std::vector<float> values;
 };
 
+// How many kernels a layer is cut into.
+enum class Fusion : std::uint8_t {
+  none,  // one for each operation, weights as the file's blocks; any format, any shape
+  full,  // five, on weights in tiles: qkv, attention, output, gate and up, down
+};
+
 struct PlanOptions {
+  Fusion fusion = Fusion::none;
+  int blocks = 132;  // Fusion::full: blocks that share the rows, one for each multiprocessor
   // Positions the KV cache holds, at most what the model was trained for; 0 = min(that, 4096).
   int context = 0;
   // f32, or f16 in half the memory. f16 rounds keys and values to 11 bits, which moves the logits
@@ -101,6 +113,7 @@ struct Plan {
   std::vector<WeightSlot> weights;
   std::vector<Table> tables;
   std::int64_t arena_bytes = 0;
+  std::int64_t counter_bytes = 0;
   Operand logits;  // vocab f32 values in the arena, valid after the last step
 
   std::int64_t kv_bytes_per_layer() const;  // of K, and the same again of V
