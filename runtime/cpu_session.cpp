@@ -101,7 +101,7 @@ class CpuSession final : public SessionBase {
     return {};
   }
 
-  Result<std::int32_t> argmax() override {
+  Result<std::int32_t> sampled() override {
     LATHE_TRY(check_stepped());
     return control_.sampled;
   }

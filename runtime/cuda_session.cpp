@@ -139,7 +139,7 @@ class CudaSession final : public SessionBase {
     return {};
   }
 
-  Result<std::int32_t> argmax() override {
+  Result<std::int32_t> sampled() override {
     LATHE_TRY(check_stepped());
     LATHE_TRY(fetch(host_control_, memory_->addresses().control, sizeof(ControlBlock)));
     return static_cast<const ControlBlock*>(host_control_.get())->sampled;

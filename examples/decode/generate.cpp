@@ -50,7 +50,7 @@ class Generator {
   }
 
   Result<void> continue_prompt() {
-    LATHE_ASSIGN(std::int32_t id, session_.argmax());  // waits for the last step of the prompt
+    LATHE_ASSIGN(std::int32_t id, session_.sampled());  // waits for the last step of the prompt
     LATHE_TRY(check_token(id));
     out_.prompt_seconds = take_seconds();
     LATHE_TRY(hash_logits());
@@ -117,7 +117,7 @@ class Generator {
   }
 
   Result<void> write_logits() {
-    LATHE_TRY(session_.argmax());  // the wait for the step is the step's time
+    LATHE_TRY(session_.sampled());  // the wait for the step is the step's time
     const Clock::time_point begin = Clock::now();
     LATHE_ASSIGN(const std::span<const float> logits, session_.logits());
     LATHE_TRY(record_.write(logits));

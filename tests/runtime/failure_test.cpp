@@ -49,7 +49,7 @@ TEST_P(FailureTest, OfEachCallOfASession) {
         if (outcome) outcome = (*session)->rollback(0);
         std::vector<std::int32_t> tokens(2);
         if (outcome) outcome = (*session)->generate(2, tokens);
-        if (auto token = (*session)->argmax(); outcome && !token) outcome = token.error();
+        if (auto token = (*session)->sampled(); outcome && !token) outcome = token.error();
         if (auto logits = (*session)->logits(); outcome && !logits) outcome = logits.error();
         if (auto rate = (*session)->read_rate(); outcome && !rate) outcome = rate.error();
       }

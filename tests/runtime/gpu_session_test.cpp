@@ -52,7 +52,7 @@ Logits decode(Session& session) {
     all.emplace_back(logits->begin(), logits->end());
     // The greatest, lowest id first.
     const auto greatest = std::max_element(all.back().begin(), all.back().end());
-    EXPECT_EQ(session.argmax().value(), greatest - all.back().begin());
+    EXPECT_EQ(session.sampled().value(), greatest - all.back().begin());
   }
   return all;
 }
@@ -141,7 +141,7 @@ TEST_F(GpuTest, GenerateIsTheSameAsSteps) {
     std::int32_t token = 3;
     for (std::int32_t& next : expected) {
       ASSERT_TRUE(stepped->step(token));
-      next = token = stepped->argmax().value();
+      next = token = stepped->sampled().value();
     }
     ASSERT_TRUE(generated->generate(3, std::span(found).first(16)));
     ASSERT_TRUE(generated->generate(found[15], std::span(found).subspan(16)));
@@ -165,7 +165,7 @@ TEST_F(GpuTest, EveryExecutorSamplesTheSame) {
       std::int32_t token = tokens[15];
       for (std::size_t i = 16; i < tokens.size(); ++i) {
         ASSERT_TRUE(session->step(token));
-        token = tokens[i] = session->argmax().value();
+        token = tokens[i] = session->sampled().value();
       }
       ASSERT_TRUE(session->rollback(16));
       std::vector<std::int32_t> again(24);

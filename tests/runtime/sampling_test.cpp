@@ -45,7 +45,7 @@ class SamplingTest : public ::testing::Test {
     Tokens out;
     for (int i = 0; i < count; ++i) {
       EXPECT_TRUE(session.step(token));
-      out.push_back(token = session.argmax().value());
+      out.push_back(token = session.sampled().value());
     }
     return out;
   }
@@ -96,7 +96,7 @@ TEST_F(SamplingTest, RulesCountFromTheNextStepOn) {
     ASSERT_TRUE(session->step(4));
     ASSERT_TRUE(other->step(3));
     ASSERT_TRUE(other->step(4));
-    EXPECT_EQ(session->argmax().value(), other->argmax().value());
+    EXPECT_EQ(session->sampled().value(), other->sampled().value());
     ASSERT_TRUE(session->rollback(1));
     ASSERT_TRUE(session->set_sampling(kRules[0]));
     const auto fresh = open(kind, kRules[0]);

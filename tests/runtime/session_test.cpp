@@ -46,7 +46,7 @@ Decoded decode(Session& session, std::int32_t token, int count) {
       ADD_FAILURE() << stepped.error().text();
       return decoded;
     }
-    token = session.argmax().value();
+    token = session.sampled().value();
     decoded.tokens.push_back(token);
   }
   const auto logits = session.logits().value();
@@ -126,7 +126,7 @@ TEST_F(SessionTest, GenerateIsTheSameAsStepsAndAsksTheHostForNothing) {
     std::vector<std::int32_t> tokens(8);
     ASSERT_TRUE(session->generate(3, tokens));
     EXPECT_EQ(session->length(), 8);
-    EXPECT_EQ(session->argmax().value(), tokens.back());
+    EXPECT_EQ(session->sampled().value(), tokens.back());
     std::vector<std::int32_t> more(3);
     fake_.reset_counts();
     ASSERT_TRUE(session->generate(tokens.back(), more));
@@ -136,7 +136,7 @@ TEST_F(SessionTest, GenerateIsTheSameAsStepsAndAsksTheHostForNothing) {
     }
     tokens.insert(tokens.end(), more.begin(), more.end());
     ASSERT_TRUE(session->step(tokens.back()));
-    tokens.push_back(session->argmax().value());
+    tokens.push_back(session->sampled().value());
     EXPECT_EQ(tokens, expected.tokens) << executor_name(kind);
     const auto logits = session->logits().value();
     EXPECT_TRUE(std::equal(logits.begin(), logits.end(), expected.logits.begin()));
@@ -185,7 +185,7 @@ TEST_F(SessionTest, WrongTokensAndAFullContextAreRefusedBeforeAnyLaunch) {
   for (ExecutorKind kind : {ExecutorKind::cpu, ExecutorKind::eager, ExecutorKind::graph}) {
     const auto session = open(kind, 4);
     ASSERT_TRUE(session);
-    EXPECT_EQ(session->argmax().error().code, Code::invalid_argument);
+    EXPECT_EQ(session->sampled().error().code, Code::invalid_argument);
     EXPECT_EQ(session->logits().error().code, Code::invalid_argument);
     fake_.reset_counts();
     EXPECT_EQ(session->step(-1).error().code, Code::out_of_range);
@@ -220,7 +220,7 @@ TEST_F(SessionTest, TheCallersContextAndStreamAreBorrowed) {
 
     fake_.set_capturing(stream, true);
     EXPECT_EQ(session->step(1).error().code, Code::invalid_argument);
-    EXPECT_EQ(session->argmax().error().code, Code::invalid_argument);
+    EXPECT_EQ(session->sampled().error().code, Code::invalid_argument);
     EXPECT_EQ(session->read_rate().value(), session->read_rate().value());
     fake_.set_capturing(stream, false);
     EXPECT_TRUE(session->step(1));

@@ -76,13 +76,13 @@ class Session {
   // Decodes one token at position length(). Asynchronous on a GPU. Errors before any launch:
   // out_of_range when the token is not in the vocabulary or the context is full.
   virtual Result<void> step(std::int32_t token) = 0;
-  // Decodes `token` and then, each time, the token that was chosen: tokens[i] is what argmax() would
-  // say after step i. Faster than steps, for the device does not wait for the host in between.
-  // Waits for the end. A -1 (see argmax) makes what follows it meaningless.
+  // Decodes `token` and then, each time, the token that was chosen: tokens[i] is what sampled()
+  // would say after step i. Faster than steps, for the device does not wait for the host in
+  // between. Waits for the end. A -1 (see sampled) makes what follows it meaningless.
   virtual Result<void> generate(std::int32_t token, std::span<std::int32_t> tokens) = 0;
   // Waits for the last step. The token chosen after it: the greatest logit's id (ties to the lower
   // id, NaN never wins), or what set_sampling() says; -1 when every logit is NaN.
-  virtual Result<std::int32_t> argmax() = 0;
+  virtual Result<std::int32_t> sampled() = 0;
   // Waits for the last step. vocab values; valid until the next step.
   virtual Result<std::span<const float>> logits() = 0;
   // How the steps from the next one on choose a token; a session starts with Sampling{}. The same
