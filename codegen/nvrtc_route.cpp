@@ -89,6 +89,11 @@ Result<const Nvrtc*> load_nvrtc(Compilers::State& state) {
 
 Result<std::string> nvrtc_ptx(const KernelKey& key, const Target& target, const Nvrtc& nvrtc) {
   LATHE_ASSIGN(const std::string source, cuda_source(key));
+  return nvrtc_compile(source, key.text(), target, nvrtc);
+}
+
+Result<std::string> nvrtc_compile(const std::string& source, const std::string& what,
+                                  const Target& target, const Nvrtc& nvrtc) {
   std::vector<const char*> texts, names;
   for (const SourceFile& file : device_sources()) {
     if (!file.name.ends_with(".h")) continue;
@@ -96,7 +101,7 @@ Result<std::string> nvrtc_ptx(const KernelKey& key, const Target& target, const 
     names.push_back(file.name.data());
   }
   Program program{nvrtc};
-  const std::string name = key.text() + ".cu";
+  const std::string name = what + ".cu";
   int status = nvrtc.create_program(&program.handle, source.c_str(), name.c_str(),
                                     static_cast<int>(texts.size()), texts.data(), names.data());
   if (status == 0) {
@@ -109,14 +114,14 @@ Result<std::string> nvrtc_ptx(const KernelKey& key, const Target& target, const 
   if (status == 0) status = nvrtc.get_ptx_size(program.handle, &size);
   if (status != 0)
     return Error{Code::compile,
-                 fmt::format("{} could not compile {}: {}", nvrtc.version, key.text(),
+                 fmt::format("{} could not compile {}: {}", nvrtc.version, what,
                              nvrtc.get_error_string(status)),
                  {{"log", program.handle ? program_log(program) : ""}}};
   // NVRTC has accepted, with a warning, types it then compiled as others.
   if (const std::string log = program_log(program); log.find("warning") != std::string::npos)
     return Error{Code::compile,
                  fmt::format("{} compiled {} with warnings, which are not trusted", nvrtc.version,
-                             key.text()),
+                             what),
                  {{"log", log}}};
   std::string ptx(size, '\0');
   nvrtc.get_ptx(program.handle, ptx.data());

@@ -37,6 +37,9 @@ struct Compilers::State {
 
 Result<const Nvrtc*> load_nvrtc(Compilers::State& state);
 Result<std::string> nvrtc_ptx(const KernelKey& key, const Target& target, const Nvrtc& nvrtc);
+// The same for a whole source; `what` is its name in errors.
+Result<std::string> nvrtc_compile(const std::string& source, const std::string& what,
+                                  const Target& target, const Nvrtc& nvrtc);
 
 Result<const LlvmPlugin*> load_llvm(Compilers::State& state);
 std::string llvm_version(const LlvmPlugin& plugin);

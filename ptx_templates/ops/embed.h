@@ -1,6 +1,7 @@
 // Owns y[k] = scale * table[token]: one row of the embedding matrix by token id.
 #pragma once
 
+#include "ops/exchange.h"
 #include "ops/formats.h"
 
 namespace lathe::dev {
@@ -11,41 +12,49 @@ LATHE_DEVICE i64 embed_row(const i32* token, int n) {
   return id >= 0 && id < n ? id : 0;
 }
 
-template <class Decoder>
-LATHE_DEVICE void embed_blocks(const u8* table, const i32* token, f32* y, int k, int n, int warps,
-                               f32 scale) {
-  const int unit = block_x() * warps * kWarp + thread_index();
+// Thread `index` of all gives its values to store(place, value): 32 of a table of blocks, one of
+// numbers.
+template <class Decoder, class Store>
+LATHE_DEVICE void embed_blocks(const u8* table, const i32* token, int index, int k, int n,
+                               f32 scale, Store store) {
+  const int unit = index;
   if (unit >= k / 32) return;
   const int block = unit / Decoder::units, part = unit % Decoder::units;
   const i64 row_bytes = static_cast<i64>(k / Decoder::block) * Decoder::bytes;
   Unit u;
-  Decoder::decode(table + embed_row(token, n) * row_bytes +
-                      static_cast<i64>(block) * Decoder::bytes,
-                  part, u);
+  Decoder::decode(
+      table + embed_row(token, n) * row_bytes + static_cast<i64>(block) * Decoder::bytes, part, u);
   LATHE_UNROLL(2)
   for (int r = 0; r < 2; ++r) {
-    f32* out = y + block * Decoder::block + Decoder::run(part, r);
+    const int at = block * Decoder::block + Decoder::run(part, r);
     LATHE_UNROLL(16)
     for (int j = 0; j < 16; ++j) {
       const f32 value = Decoder::has_offset ? fma(u.scale[r], u.q[16 * r + j], u.offset[r])
                                             : u.scale[r] * u.q[16 * r + j];
-      out[j] = scale * value;
+      store(at + j, scale * value);
     }
   }
 }
 
-template <class Decoder>
-LATHE_DEVICE void embed_values(const u8* table, const i32* token, f32* y, int k, int n, int warps,
-                               f32 scale) {
-  const int i = block_x() * warps * kWarp + thread_index();
-  if (i >= k) return;
+template <class Decoder, class Store>
+LATHE_DEVICE void embed_values(const u8* table, const i32* token, int index, int k, int n,
+                               f32 scale, Store store) {
+  if (index >= k) return;
   const i64 row_bytes = static_cast<i64>(k) * Decoder::bytes;
-  y[i] = scale * Decoder::value(table + embed_row(token, n) * row_bytes, i);
+  store(index, scale * Decoder::value(table + embed_row(token, n) * row_bytes, index));
 }
 
-#define LATHE_EMBED_OP(name, body, Decoder)                                                  \
-  LATHE_OP name(const u8* table, const i32* token, f32* y, int k, int n, int warps, f32 scale) { \
-    body<Decoder>(table, token, y, k, n, warps, scale);                                      \
+// For each format its kernel, and the share of one thread in a persistent kernel.
+#define LATHE_EMBED_OP(name, body, Decoder)                                                        \
+  LATHE_OP name(const u8* table, const i32* token, f32* y, int k, int n, int warps, f32 scale) {   \
+    body<Decoder>(table, token, block_x() * warps * kWarp + thread_index(), k, n, scale,           \
+                  [=](int at, f32 value) { y[at] = value; });                                      \
+  }                                                                                                \
+  template <int = 0>                                                                               \
+  LATHE_DEVICE void name##_share(const Exchange& e, const u8* table, const i32* token, f32* y,     \
+                                 int index, int k, int n, f32 scale) {                             \
+    body<Decoder>(table, token, index, k, n, scale,                                                \
+                  [=](int at, f32 value) { send(e, y + at, value); });                             \
   }
 
 LATHE_EMBED_OP(embed_f32, embed_values, F32)

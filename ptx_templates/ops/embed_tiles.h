@@ -77,10 +77,11 @@ LATHE_DEVICE void tile_scale(const TileQuad& q, int subs, f32& scale, f32& offse
 
 // `zero` is the code that stands for 0. q8_0's codes are signed: with the top bit flipped they
 // count from -128.
-template <class Raw, class Tiles>
-LATHE_DEVICE void embed_tiles(const u8* table, const i32* token, f32* y, int k, int n, int subs,
-                              int warps, f32 scale, f32 zero) {
-  const int column = (block_x() * warps * kWarp + thread_index()) * 4;
+// Thread `index` of all gives four consecutive values to store(place, values).
+template <class Raw, class Tiles, class Store>
+LATHE_DEVICE void embed_tiles(const u8* table, const i32* token, int index, int k, int n, int subs,
+                              f32 scale, f32 zero, Store store) {
+  const int column = index * 4;
   if (column >= k) return;
   const TileQuad quad = tile_quad<Tiles>(table, embed_row(token, n), column, k, subs);
   const u32 flipped = Tiles::code_bits == 8 ? 0x80808080u : 0u;
@@ -90,7 +91,7 @@ LATHE_DEVICE void embed_tiles(const u8* table, const i32* token, f32* y, int k, 
   LATHE_UNROLL(4)
   for (int i = 0; i < 4; ++i)
     q[i] = scale * (Raw::has_offset ? fma(factor, q[i], summand) : factor * q[i]);
-  *reinterpret_cast<f32x4*>(y + column) = {q[0], q[1], q[2], q[3]};
+  store(column, f32x4{q[0], q[1], q[2], q[3]});
 }
 
 // f16 and bf16: lane l of a tile has `subs` values of each row from column l * subs on.
@@ -108,10 +109,25 @@ LATHE_DEVICE void embed_half_tiles(const u8* table, const i32* token, f32* y, in
   y[i] = scale * Decoder::value(table + tile * tile_code_bytes(HalfTiles::code_bits, subs) + at, 0);
 }
 
-#define LATHE_TILES_OP(name, Raw, Tiles, zero)                                                \
-  LATHE_OP name(const u8* table, const i32* token, f32* y, int k, int n, int subs, int warps, \
-                f32 scale) {                                                                  \
-    embed_tiles<Raw, Tiles>(table, token, y, k, n, subs, warps, scale, zero);                 \
+// For each format its kernel, and the share of one thread in a persistent kernel.
+#define LATHE_TILES_OP(name, Raw, Tiles, zero)                                                    \
+  LATHE_OP name(const u8* table, const i32* token, f32* y, int k, int n, int subs, int warps,     \
+                f32 scale) {                                                                      \
+    embed_tiles<Raw, Tiles>(table, token, block_x() * warps * kWarp + thread_index(), k, n, subs, \
+                            scale, zero, [=](int at, const f32x4& v) {                            \
+                              *reinterpret_cast<f32x4*>(y + at) = v;                              \
+                            });                                                                   \
+  }                                                                                               \
+  template <int = 0>                                                                              \
+  LATHE_DEVICE void name##_share(const Exchange& e, const u8* table, const i32* token, f32* y,    \
+                                 int index, int k, int n, int subs, f32 scale) {                  \
+    embed_tiles<Raw, Tiles>(table, token, index, k, n, subs, scale, zero,                         \
+                            [=](int at, const f32x4& v) {                                         \
+                              send(e, y + at, v.x);                                               \
+                              send(e, y + at + 1, v.y);                                           \
+                              send(e, y + at + 2, v.z);                                           \
+                              send(e, y + at + 3, v.w);                                           \
+                            });                                                                   \
   }
 
 LATHE_TILES_OP(embed_tiles_q4_0, Q4_0, Q4_0Tiles, 8.0f)

@@ -188,4 +188,22 @@ LATHE_SHAPE int top_k_shared_bytes(int n, int blocks, int threads) {
   return top_k_flag_bytes(n, blocks) + sample_shared_bytes(threads);
 }
 
+// The shared memory of a block of a persistent kernel, in bytes from its beginning; first come the
+// rings of weights. Attention makes do with what the matrix-vector phases have as scratch.
+enum : int { kRecordWords = 24, kRecordSlots = 4, kTokenStateBytes = 144 };
+struct PersistentLayout {
+  int scratch, columns, records, token, entries, bytes;
+};
+LATHE_SHAPE PersistentLayout persistent_layout(int warps, int slots, int slot_bytes, int columns,
+                                               int entries) {
+  PersistentLayout m{};
+  m.scratch = stream_bytes(warps, slots, slot_bytes);
+  m.columns = m.scratch + kPhaseScratch;
+  m.records = m.columns + max_int(columns * kColumnBytes, kAttendShared - kPhaseScratch);
+  m.token = m.records + kRecordSlots * kRecordWords * 8;
+  m.entries = m.token + kTokenStateBytes;
+  m.bytes = m.entries + entries * kStreamEntryBytes;
+  return m;
+}
+
 }  // namespace lathe::dev

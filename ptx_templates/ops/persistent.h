@@ -1,22 +1,33 @@
 // Owns the frame of a persistent kernel: one launch in which all blocks walk the steps of a plan,
 // token after token.
 //
-// A step is a record of pointers and the number of a phase; phases, compiled with their shapes, are
-// the cases of one switch. Records are brought into shared memory a step ahead.
+// A step is a record of pointers and shapes. Records are brought into shared memory ahead of their
+// use; so is the list of what this block streams. The blocks meet only through the vectors they
+// hand over (ops/exchange.h) and through the choice of the next token.
 #pragma once
 
+#include "ops/attend.h"
 #include "ops/matvec.h"
 
 namespace lathe::dev {
 
-enum : int { kMatvecStep, kRecordWords = 24, kRecordSlots = 4 };
+enum : int { kEmbedStep, kMatvecStep, kAttendStep };
 
 struct StepRecord {
   i32 step;
-  i32 reserved;
-  MatvecOperands operands;
-  MatvecShape shape;
-  u64 spare[5];
+  i32 variant;  // of attention: which of the program's
+  union {
+    struct {
+      MatvecOperands operands;
+      MatvecShape shape;
+    } matvec;
+    AttendOperands attend;
+    struct {
+      const u8* table;
+      f32* y;
+    } embed;
+    u64 words[kRecordWords - 1];
+  };
 };
 static_assert(sizeof(StepRecord) == kRecordWords * 8, "the words of a record");
 
@@ -26,16 +37,32 @@ struct TokenState {
   u64 ranks[kPhaseWarps];
 };
 
-// State in device memory that outlives a launch.
-struct PersistentControl {
-  i32 token, position, sampled, reserved;
-  u32 fault;
+// What outlives a launch, in device memory.
+struct PersistentState {
+  u32 fault;  // a wait was given up: nothing after that is a result
   u32 epoch;  // tokens decoded so far: its parity is the exchange's tag
 };
 
-// Records are two steps ahead: one word a thread on its way from memory, put where all can read it
-// when the step before begins, so that nobody waits for the load. A phase has a barrier or two;
-// four slots keep a late reader's record whole.
+// Token, position and what was sampled, as the host knows them.
+struct TokenControl {
+  i32 token, position, sampled;
+};
+
+struct PersistentOperands {
+  const StepRecord* steps;
+  const StreamEntry* entries;  // entry_count for each block
+  TokenControl* control;
+  PersistentState* state;
+  u64* candidates;  // one for each block
+  i32* history;     // the token sampled at each position
+};
+
+struct PersistentShape {
+  int steps, entries, blocks, warps, slots, slot_bytes, columns;
+};
+
+static_assert(sizeof(TokenState) <= kTokenStateBytes, "the place of TokenState");
+
 LATHE_DEVICE u64 record_word(const StepRecord* steps, int index) {
   const int i = thread_index();
   return i < kRecordWords ? reinterpret_cast<const u64*>(steps + index)[i] : 0;
@@ -63,15 +90,23 @@ LATHE_DEVICE i32 choose(Phase& phase, TokenState& state, u64* candidates) {
   block_barrier();
   if (warp_index() == 0) {
     best = warp_best(lane_index() < phase.warps ? state.ranks[lane_index()] : 0);
-    if (lane_index() == 0) store_relaxed(candidates + phase.block, (best & ~1ull) | e.tag);
+    if (lane_index() == 0) {
+      // With what the block wrote for later tokens, its part of the KV cache: the other blocks read
+      // that by plain loads.
+      device_fence();
+      store_relaxed(candidates + phase.block, (best & ~1ull) | e.tag);
+    }
   }
   u64 rank = 0;
+  LATHE_UNROLL(1)
   for (int i = thread_index(); i < phase.blocks; i += phase.warps * kWarp) {
     u64 seen = load_relaxed(candidates + i);
-    for (int polls = 0; ((seen ^ e.tag) & 1u) && !give_up(e, polls); ++polls)
+    LATHE_UNROLL(1)
+    for (int polls = 0; ((static_cast<u32>(seen) ^ e.tag) & 1u) && !give_up(e, polls); ++polls)
       seen = load_relaxed(candidates + i);
     rank = seen > rank ? seen : rank;
   }
+  device_fence();
   rank = warp_best(rank & ~1ull);
   block_barrier();
   if (lane_index() == 0) state.ranks[warp_index()] = rank;
@@ -79,6 +114,86 @@ LATHE_DEVICE i32 choose(Phase& phase, TokenState& state, u64* candidates) {
   for (int i = 0; i < phase.warps; ++i) rank = state.ranks[i] > rank ? state.ranks[i] : rank;
   phase.best = 0;
   return ranked_id(rank);
+}
+
+// Decodes `tokens` tokens, each the one that the one before chose. `Phases` has the program's
+// attend() and embed(), and as constants the features of its matrix-vector phases.
+template <class Phases>
+LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentShape& shape,
+                                 int tokens) {
+  u8* shared = shared_memory();
+  const PersistentLayout m = persistent_layout(shape.warps, shape.slots, shape.slot_bytes,
+                                               shape.columns, shape.entries);
+  StepRecord* records = reinterpret_cast<StepRecord*>(shared + m.records);
+  TokenState& token = *reinterpret_cast<TokenState*>(shared + m.token);
+  StreamEntry* entries = reinterpret_cast<StreamEntry*>(shared + m.entries);
+  const int threads = shape.warps * kWarp;
+  Phase phase;
+  phase.block = block_x();
+  phase.blocks = shape.blocks;
+  phase.warps = shape.warps;
+  phase.slots = shape.slots;
+  phase.slot_bytes = shape.slot_bytes;
+  phase.scratch = shared + m.scratch;
+  phase.columns = shared + m.columns;
+  phase.turn = 0;
+  phase.best = 0;
+
+  LATHE_UNROLL(1)
+  for (int i = thread_index(); i < shape.entries; i += threads)
+    entries[i] = o.entries[phase.block * shape.entries + i];
+  if (thread_index() == 0) {
+    token.token = o.control->token;
+    token.position = o.control->position;
+  }
+  place_record(records, 0, record_word(o.steps, 0));
+  u64 next_word = record_word(o.steps, 1);
+  const u32 epoch = o.state->epoch;
+  block_barrier();
+  open_stream(phase.stream, shared, entries, shape.entries, tokens, shape.slots, shape.slot_bytes,
+              shape.warps);
+  int number = 0;
+  LATHE_UNROLL(1)
+  for (int t = 0; t < tokens; ++t) {
+    phase.exchange = {1, (epoch + static_cast<u32>(t)) & 1u, &o.state->fault};
+    LATHE_UNROLL(1)
+    for (int i = 0; i < shape.steps; ++i, ++number) {
+      // Two steps ahead: a word a thread is on its way from memory while the step before runs. Every
+      // step has a barrier, and four slots keep a late reader's record whole.
+      place_record(records, (number + 1) % kRecordSlots, next_word);
+      next_word = record_word(o.steps, i + 2 < shape.steps ? i + 2 : i + 2 - shape.steps);
+      const StepRecord& record = records[number % kRecordSlots];
+      if (record.step == kMatvecStep) {
+        MatvecShape s = record.matvec.shape;
+        if (Phases::subs > 0) s.subs = Phases::subs;
+        matvec(phase, s, record.matvec.operands, Phases::features);
+      } else if (record.step == kAttendStep) {
+        block_barrier();
+        Phases::attend(record.variant, phase, record.attend, token.position);
+        block_barrier();
+      } else {
+        Phases::embed(record.embed.table, &token.token, phase.block * threads + thread_index(),
+                      phase.exchange, record.embed.y);
+        block_barrier();
+      }
+    }
+    const i32 sampled = choose(phase, token, o.candidates);
+    if (thread_index() == 0) {
+      if (phase.block == 0) {
+        o.history[token.position] = sampled;
+        o.control->sampled = sampled;
+      }
+      token.token = max_int(sampled, 0);
+      ++token.position;
+    }
+    block_barrier();
+  }
+  close_stream(phase.stream, shape.slots);
+  if (phase.block == 0 && thread_index() == 0) {
+    o.control->token = token.token;
+    o.control->position = token.position;
+    o.state->epoch = epoch + static_cast<u32>(tokens);
+  }
 }
 
 }  // namespace lathe::dev

@@ -1,0 +1,193 @@
+// Owns the making of a persistent kernel's source from the keys of a token's steps.
+#include "lathe/codegen/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "codegen/kernels/matvec.h"
+#include "codegen/routes.h"
+#include "lathe/codegen/tile.h"
+#include "ptx_templates/ops/launch_shapes.h"
+
+namespace lathe {
+namespace {
+
+constexpr const char* kEntry = "lathe_persistent";
+constexpr int kMaxStages = 8;
+
+struct MatrixOfKey {
+  Format format;
+  int n;
+};
+std::array<MatrixOfKey, 3> matrices(const KernelKey& key) {
+  return {{{key.format, key.n}, {key.format_b, key.n_b}, {key.format_c, key.n_c}}};
+}
+
+Error refused(std::string why) {
+  return {Code::not_eligible, "no persistent kernel: " + why, {}};
+}
+
+template <class List>
+void add_distinct(List& list, const KernelKey& key) {
+  if (std::find(list.begin(), list.end(), key) == list.end()) list.push_back(key);
+}
+
+int columns(const Program& program) {
+  int most = 0;
+  for (const KernelKey& key : program.matvecs)
+    if (const auto shape = tile_shape(key.format, key.n, key.k))
+      most = std::max(most, shape->tiles_per_row);
+  return most;
+}
+
+dev::PersistentLayout layout(const Program& program) {
+  return dev::persistent_layout(program.warps, program.stages, program.slot_bytes,
+                                columns(program), program.entries);
+}
+
+// Sub-blocks per tile when all matrices have the same, else 0: then it is data.
+int common_subs(const Program& program) {
+  int common = -1;
+  for (const KernelKey& key : program.matvecs) {
+    const auto shape = tile_shape(key.format, key.n, key.k);
+    const int subs = shape ? shape->subs : 0;
+    if (common < 0) common = subs;
+    if (common != subs) return 0;
+  }
+  return std::max(common, 0);
+}
+
+std::string features(const Program& program) {
+  std::uint32_t formats = 0;
+  bool joins = false;
+  for (const KernelKey& key : program.matvecs) {
+    for (const auto& [format, n] : matrices(key))
+      if (n > 0) formats |= 1u << tile_number(format);
+    joins |= key.joined;
+  }
+  return fmt::format("0x{:x}u{}", formats, joins ? " | kJoins" : "");
+}
+
+std::string real(float value) {
+  return fmt::format("as_f32(0x{:08x}u /* {} */)", std::bit_cast<std::uint32_t>(value), value);
+}
+
+const char* cache_rows(Format format) {
+  return format == Format::f32 ? "KvRowsF32" : format == Format::f16 ? "KvRowsF16" : "KvRowsQ8";
+}
+
+std::string attend_text(const Program& program) {
+  std::string out;
+  for (std::size_t i = 0; i < program.attends.size(); ++i) {
+    const KernelKey& key = program.attends[i];
+    out += fmt::format(
+        "    // {}\n    if (variant == {})\n"
+        "      attend_phase<{}>(phase.exchange, o,\n"
+        "                       {{{}, {}, {}, {}, {}, {}, {}, {}, {}}},\n"
+        "                       position, phase.block, {}, {}, phase.scratch);\n",
+        key.text(), i, cache_rows(key.format), key.heads, key.kv_heads, key.head_dim, key.rotary,
+        key.pairing == Pairing::halves ? 1 : 0, key.window, key.splits, real(key.epsilon),
+        real(key.scale), program.blocks, program.warps);
+  }
+  return out;
+}
+
+std::string embed_text(const KernelKey& key) {
+  const bool tiles = key.layout == Layout::tiles;
+  const auto shape = tile_shape(key.format, key.n, key.k);
+  return fmt::format("    // {}\n    embed_{}{}_share(e, table, token, y, index, {}, {}, {}{});\n",
+                     key.text(), tiles ? "tiles_" : "", row(key.format).name, key.k, key.n,
+                     tiles && shape ? fmt::format("{}, ", shape->subs) : "", real(key.scale));
+}
+
+}  // namespace
+
+std::string Program::text() const {
+  std::string out = fmt::format("persistent.bl{}.w{}.st{}.slot{}.steps{}.entries{} {}", blocks,
+                                warps, stages, slot_bytes, steps, entries, embed.text());
+  for (const KernelKey& key : attends) out += " " + key.text();
+  for (const KernelKey& key : matvecs) out += " " + key.text();
+  return out;
+}
+
+Geometry Program::geometry() const {
+  return {.grid_x = static_cast<unsigned>(blocks),
+          .threads = static_cast<unsigned>(warps * 32),
+          .shared_bytes = static_cast<unsigned>(layout(*this).bytes)};
+}
+
+Result<Program> make_program(std::span<const KernelKey> steps) {
+  Program program;
+  program.steps = static_cast<int>(steps.size());
+  if (steps.empty() || steps.front().type != KernelType::embed)
+    return refused("the steps do not begin with the embedding");
+  program.embed = steps.front();
+  for (const KernelKey& key : steps.subspan(1)) {
+    if (key.type == KernelType::attend) {
+      add_distinct(program.attends, key);
+    } else if (key.type == KernelType::matvec) {
+      add_distinct(program.matvecs, key);
+      for (const auto& [format, n] : matrices(key)) program.entries += n > 0 ? 1 : 0;
+      program.slot_bytes = std::max(program.slot_bytes, matvec_slot_bytes(key));
+      program.blocks = key.blocks;
+      program.warps = key.warps;
+    } else {
+      return refused("it has no phase " + key.text());
+    }
+  }
+  if (program.matvecs.empty()) return refused("there is no matrix");
+  if (program.steps < 3) return refused("there are fewer than three steps");
+  for (program.stages = kMaxStages; program.stages > 0; --program.stages)
+    if (layout(program).bytes <= kMostSharedBytes) return program;
+  return refused(fmt::format("its blocks need {} bytes of shared memory, more than {}",
+                             layout(program).bytes, kMostSharedBytes));
+}
+
+Result<std::string> cuda_source(const Program& program) {
+  const bool tiles = program.embed.layout == Layout::tiles;
+  return fmt::format(
+      "#include \"ops/{}.h\"\n#include \"ops/persistent.h\"\n\n"
+      "using namespace lathe::dev;\n\n"
+      "struct Phases {{\n"
+      "  static constexpr u32 features = {};\n"
+      "  static constexpr int subs = {};\n"
+      "  static __device__ __forceinline__ void attend(int variant, const Phase& phase,\n"
+      "      const AttendOperands& o, int position) {{\n{}  }}\n"
+      "  static __device__ __forceinline__ void embed(const u8* table, const i32* token, int index,\n"
+      "      const Exchange& e, f32* y) {{\n{}  }}\n"
+      "}};\n\n"
+      "extern \"C\" __global__ void __launch_bounds__({}, 1)\n"
+      "{}(const StepRecord* steps, const StreamEntry* entries, TokenControl* control,\n"
+      "    PersistentState* state, u64* candidates, i32* history, int tokens) {{\n"
+      "  run_persistent<Phases>({{steps, entries, control, state, candidates, history}},\n"
+      "                         {{{}, {}, {}, {}, {}, {}, {}}}, tokens);\n"
+      "}}\n",
+      tiles ? "embed_tiles" : "embed", features(program), common_subs(program),
+      attend_text(program), embed_text(program.embed), program.warps * 32, kEntry, program.steps,
+      program.entries, program.blocks, program.warps, program.stages, program.slot_bytes,
+      columns(program));
+}
+
+Result<Ptx> emit_program(const Program& program, const Target& target,
+                         const Compilers& compilers) {
+  if (target.compute < 90)
+    return refused(fmt::format("{} has no bulk copies, which came with sm_90", target.name()));
+  LATHE_ASSIGN(const Nvrtc* nvrtc, load_nvrtc(compilers.state()));
+  LATHE_ASSIGN(const std::string source, cuda_source(program));
+  Ptx ptx;
+  ptx.entry = kEntry;
+  ptx.geometry = program.geometry();
+  ptx.route = Route::nvrtc;
+  ptx.target = target;
+  ptx.compiler = nvrtc->version;
+  LATHE_ASSIGN(const std::string body,
+               nvrtc_compile(source, "the persistent kernel", target, *nvrtc));
+  ptx.text = fmt::format("// {}\n// target {}, route nvrtc ({})\n\n{}", program.text(),
+                         target.name(), ptx.compiler, body);
+  return ptx;
+}
+
+}  // namespace lathe

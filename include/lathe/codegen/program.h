@@ -1,0 +1,40 @@
+// Owns the program of a persistent kernel: the fused kernels of a plan as phases of one launch that
+// decodes whole tokens.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lathe/codegen/emit.h"
+#include "lathe/codegen/kernel_key.h"
+
+namespace lathe {
+
+// What the code of a persistent kernel is made for. The shapes of its matrix-vector phases are data
+// (ptx_templates/ops/persistent.h says why).
+struct Program {
+  KernelKey embed;
+  std::vector<KernelKey> attends;   // distinct; a step names its own by index
+  std::vector<KernelKey> matvecs;   // distinct
+  int steps = 0;                    // of a token: embed, matvec and attend
+  int entries = 0;                  // matrices of a token
+  int blocks = 0;                   // one for each multiprocessor, all at once
+  int warps = 16;
+  int stages = 0;                   // tiles under way per warp
+  int slot_bytes = 0;               // the largest tile
+
+  // Names everything that the code depends on.
+  std::string text() const;
+  Geometry geometry() const;
+};
+
+// The program of these steps' keys, in order: embed, then matvec and attend, as Fusion::full makes
+// them. Code::not_eligible, with the reason, when they do not fit one kernel.
+Result<Program> make_program(std::span<const KernelKey> steps);
+
+// By NVRTC. entry is "lathe_persistent"; the parameters are those of PersistentOperands, then the
+// number of tokens as a 32-bit integer.
+Result<Ptx> emit_program(const Program& program, const Target& target, const Compilers& compilers);
+Result<std::string> cuda_source(const Program& program);
+
+}  // namespace lathe
