@@ -322,8 +322,8 @@ std::vector<KernelKey> representative_keys(const Family& family) {
       {KernelType::argmax, {"n128256.s64.w8"}},
       {KernelType::argmax_merge, {"s64.w1"}},
       {KernelType::attend,
-       {"h32.kvh8.d128.rot128.w8.s16.scale88388346e-9", "h28.kvh4.d128.rot128.w16.s33.halves",
-        "h4.kvh1.d256.rot256.win512.w16.s16.eps1e-6.qknorm.halves"}},
+       {"h32.kvh8.d128.rot128.w8.s16.scale88388346e-9", "h28.kvh4.d128.rot128.w8.s33.halves",
+        "h4.kvh1.d256.rot256.win512.w8.s16.eps1e-6.qknorm.halves"}},
   };
   std::vector<KernelKey> out;
   for (const char* shape : shapes.at(family.type))
