@@ -259,7 +259,8 @@ LATHE_DEVICE void attend_split(const Exchange& e, const AttendOperands& o, const
 
 // All of the grid: `block` of `blocks` blocks of `warps` warps; each calls once per token and
 // layer. `shared` is 16-byte aligned, attend_shared(...).bytes long, used by nothing else between
-// the block barriers before and after the call. Blocks without work do nothing.
+// the block barriers before and after the call. Blocks without work do nothing. The new rows are
+// read by other blocks from the next token on: whatever hands over the token must order that.
 template <class Kv>
 LATHE_DEVICE void attend_phase(const Exchange& e, const AttendOperands& o, const AttendNumbers& n,
                                int position, int block, int blocks, int warps, u8* shared) {
