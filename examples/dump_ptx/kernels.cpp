@@ -10,13 +10,22 @@ namespace {
 // Llama 3.1 8B at batch 1. Where the format is f32, the kernel's format has no meaning or is always
 // f32; elsewhere the other formats are variants of the sample.
 constexpr const char* kSamples[] = {
-    "retile.q4_k.k4096.n14336.w4",         "embed.q4_k.k4096.n128256.w4",
-    "embed.q4_k.k4096.n128256.w4.tiles",   "rms_norm.f32.k4096.n1.w4.eps1e-5",
-    "gemv.q4_k.k4096.n14336.w4",           "rope.f32.h32.d128.rot128.w4",
-    "kv_append.f16.kvh8.d128.w4",          "attention.f16.h32.kvh8.d128.w4.s33.scale8838835e-8",
-    "attention_merge.f32.h32.d128.w4.s33", "glu.f32.n14336.w4",
-    "argmax.f32.n128256.w4.s125",          "argmax_merge.f32.w1.s125",
-    "top_k.f32.n128256.w16.s125",          "sample.f32.w16.s125",
+    "retile.q4_k.k4096.n14336.w4",
+    "embed.q4_k.k4096.n128256.w4",
+    "embed.q4_k.k4096.n128256.w4.tiles",
+    "rms_norm.f32.k4096.n1.w4.eps1e-5",
+    "gemv.q4_k.k4096.n14336.w4",
+    "rope.f32.h32.d128.rot128.w4",
+    "kv_append.f16.kvh8.d128.w4",
+    "attention.f16.h32.kvh8.d128.w4.s33.scale8838835e-8",
+    "attention_merge.f32.h32.d128.w4.s33",
+    "glu.f32.n14336.w4",
+    "argmax.f32.n128256.w4.s125",
+    "argmax_merge.f32.w1.s125",
+    "top_k.f32.n128256.w16.s125",
+    "sample.f32.w16.s125",
+    "matvec.q4_k.k4096.n4096.w16.bl132.st3.res",
+    "attend.f16.h32.kvh8.d128.rot128.w8.s16.scale8838835e-8",
 };
 
 Result<void> set_fields(KernelKey& key, std::span<const std::string> words) {

@@ -69,37 +69,35 @@ LATHE_DEVICE void spread_sums(f32* value, int mask) {
   }
 }
 
-// q . K for a lane's rows: scores pass * kPadded + head, each of a part of the row.
+// q . K for the lane's rows of passes u and u + 1, summed over lanes in different halves of a row:
+// those with `upper` go on with pass u + 1. Scores are by head.
 template <int kPadded, class Kv, int kVec>
-LATHE_DEVICE void score_tile(const AttendTile<Kv, kVec>& keys, const f32* query, int query_stride,
-                             int heads, int scale, f32* score) {
-  LATHE_UNROLL(4)
-  for (int u = 0; u < AttendTile<Kv, kVec>::passes; u += 2) {
-    f32 key[2][kVec];
-    Kv::decode(keys.part[u], scale, key[0]);
-    Kv::decode(keys.part[u + 1], scale, key[1]);
+LATHE_DEVICE void score_pair(const AttendTile<Kv, kVec>& keys, int u, const f32* query,
+                             int query_stride, const AttendShape& s, int scale, f32* score) {
+  f32 key[2][kVec], a[kPadded], b[kPadded];
+  Kv::decode(keys.part[u], scale, key[0]);
+  Kv::decode(keys.part[u + 1], scale, key[1]);
+  LATHE_UNROLL(2)
+  for (int i = 0; i < kVec; i += 4) {
     LATHE_UNROLL(8)
     for (int h = 0; h < kPadded; ++h) {
-      f32 a = 0, b = 0;
-      if (h < heads) {
-        const f32x4* q = reinterpret_cast<const f32x4*>(query + h * query_stride);
-        LATHE_UNROLL(2)
-        for (int i = 0; i < kVec / 4; ++i) {
-          const f32x4 v = q[i];
-          a = fma(v.x, key[0][4 * i], a);
-          b = fma(v.x, key[1][4 * i], b);
-          a = fma(v.y, key[0][4 * i + 1], a);
-          b = fma(v.y, key[1][4 * i + 1], b);
-          a = fma(v.z, key[0][4 * i + 2], a);
-          b = fma(v.z, key[1][4 * i + 2], b);
-          a = fma(v.w, key[0][4 * i + 3], a);
-          b = fma(v.w, key[1][4 * i + 3], b);
-        }
-      }
-      score[u * kPadded + h] = a;
-      score[(u + 1) * kPadded + h] = b;
+      if (i == 0) a[h] = b[h] = 0;
+      if (h >= s.heads) continue;
+      const f32x4 q = *reinterpret_cast<const f32x4*>(query + h * query_stride + i);
+      a[h] = fma(q.x, key[0][i], a[h]);
+      b[h] = fma(q.x, key[1][i], b[h]);
+      a[h] = fma(q.y, key[0][i + 1], a[h]);
+      b[h] = fma(q.y, key[1][i + 1], b[h]);
+      a[h] = fma(q.z, key[0][i + 2], a[h]);
+      b[h] = fma(q.z, key[1][i + 2], b[h]);
+      a[h] = fma(q.w, key[0][i + 3], a[h]);
+      b[h] = fma(q.w, key[1][i + 3], b[h]);
     }
   }
+  const bool upper = (lane_index() & s.lanes / 2) != 0;
+  LATHE_UNROLL(8)
+  for (int h = 0; h < kPadded; ++h)
+    score[h] = (upper ? b[h] : a[h]) + shuffle_xor(upper ? a[h] : b[h], s.lanes / 2);
 }
 
 // A value per head from shared memory.
@@ -146,7 +144,7 @@ LATHE_DEVICE void weigh_tile(AttendState<kPadded>& state, const f32 (&score)[kSc
   f32 weight[AttendState<kPadded>::most_kept], keep[AttendState<kPadded>::most_kept];
   LATHE_UNROLL(4)
   for (int i = 0; i < AttendState<kPadded>::most_kept; ++i) {
-    if (i >= s.kept) break;
+    if (i >= s.kept) continue;
     const f32 own = visible ? score[i] : -3.0e38f;
     f32 top = own;
     LATHE_UNROLL(5)
@@ -164,7 +162,7 @@ LATHE_DEVICE void weigh_tile(AttendState<kPadded>& state, const f32 (&score)[kSc
   if (state.only) {
     LATHE_UNROLL(4)
     for (int i = 0; i < AttendState<kPadded>::most_kept; ++i) {
-      if (i >= s.kept) break;
+      if (i >= s.kept) continue;
       weights[state.tile_row * kPadded + state.head + i] = weight[i];
       if (state.tile_row == 0) weights[s.tile * kPadded + state.head + i] = keep[i];
     }
@@ -195,7 +193,7 @@ template <class Kv, int kPadded>
 LATHE_DEVICE void attend_split(const Exchange& e, const AttendOperands& o, const AttendNumbers& n,
                                const AttendShape& s, int position, int kv_head, int split,
                                int splits, int warps, u8* shared) {
-  constexpr int kVec = AttendState<kPadded>::vec;
+  constexpr int kVec = AttendState<kPadded>::vec, passes = AttendTile<Kv, kVec>::passes;
   const int d = n.head_dim, first = n.window > 0 ? max_int(0, position - n.window + 1) : 0;
   const int share = round_up(ceil_div(position + 1 - first, splits), s.tile);
   const int begin = min_int(first + split * share, position + 1);
@@ -238,9 +236,11 @@ LATHE_DEVICE void attend_split(const Exchange& e, const AttendOperands& o, const
   for (; tile < end; tile += step) {
     const bool has_new = end > position && tile + s.tile > position;
     if (has_new) patch_tile(packed, lane, d, tile, s.rows, position, keys);
-    f32 score[AttendTile<Kv, kVec>::passes * kPadded];
-    score_tile<kPadded>(keys, query, query_stride, s.heads, lane.scale, score);
-    spread_sums<AttendTile<Kv, kVec>::passes * kPadded>(score, s.lanes / 2);
+    f32 score[passes / 2 * kPadded];
+    LATHE_UNROLL(2)
+    for (int u = 0; u < passes; u += 2)
+      score_pair<kPadded>(keys, u, query, query_stride, s, lane.scale, score + u / 2 * kPadded);
+    spread_sums<passes / 2 * kPadded>(score, s.lanes / 4);
     if (tile + step < end && last >= begin)
       load_tile(keys_at, lane, tile + step, s.rows, last, keys);
     weigh_tile(state, score, tile + state.tile_row < end, s, weights);
@@ -259,7 +259,8 @@ LATHE_DEVICE void attend_split(const Exchange& e, const AttendOperands& o, const
 
 // All of the grid: `block` of `blocks` blocks of `warps` warps; each calls once per token and
 // layer. `shared` is 16-byte aligned, attend_shared(...).bytes long, used by nothing else between
-// the block barriers before and after the call. Blocks without work do nothing.
+// the block barriers before and after the call. Blocks without work do nothing. The new rows are
+// read by other blocks from the next token on: whatever hands over the token must order that.
 template <class Kv>
 LATHE_DEVICE void attend_phase(const Exchange& e, const AttendOperands& o, const AttendNumbers& n,
                                int position, int block, int blocks, int warps, u8* shared) {

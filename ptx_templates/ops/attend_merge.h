@@ -23,7 +23,9 @@ LATHE_DEVICE AttendState<kPadded> attend_state(const AttendShape& s) {
   enum : int { vec = AttendState<kPadded>::vec };
   AttendState<kPadded> state;
   const int lane = lane_index() % s.lanes;
-  state.tile_row = lane / s.span * s.rows + lane_index() / s.lanes;
+  // Passes in pairs: the upper half of a row's lanes has the second of each pair.
+  const int part = lane / s.span, pairs = s.passes / 2;
+  state.tile_row = (part % pairs * 2 + part / pairs) * s.rows + lane_index() / s.lanes;
   state.head = lane % s.span / s.copies * s.kept;
   state.only = lane % s.copies == 0;
   LATHE_UNROLL(4)
@@ -52,7 +54,7 @@ LATHE_DEVICE void block_result(AttendState<kPadded>& state, const AttendShape& s
   const bool writes = state.only && state.tile_row == 0;
   LATHE_UNROLL(4)
   for (int i = 0; i < AttendState<kPadded>::most_kept; ++i) {
-    if (i >= s.kept) break;
+    if (i >= s.kept) continue;
     LATHE_UNROLL(5)
     for (int mask = kWarp / 2; mask >= s.span; mask /= 2)
       state.sum[i] = state.sum[i] + shuffle_xor(state.sum[i], mask);
@@ -62,7 +64,7 @@ LATHE_DEVICE void block_result(AttendState<kPadded>& state, const AttendShape& s
   f32 factor[AttendState<kPadded>::most_kept];
   LATHE_UNROLL(4)
   for (int i = 0; i < AttendState<kPadded>::most_kept; ++i) {
-    if (i >= s.kept) break;
+    if (i >= s.kept) continue;
     f32 top = -3.0e38f;
     LATHE_UNROLL(16)
     for (int w = 0; w < members; ++w) {
@@ -77,7 +79,7 @@ LATHE_DEVICE void block_result(AttendState<kPadded>& state, const AttendShape& s
   const int count = vec / s.rows;
   LATHE_UNROLL(8)
   for (int h = 0; h < kPadded; ++h) {
-    if (h >= s.heads) break;
+    if (h >= s.heads) continue;
     const f32 f = shuffle(factor[h % s.kept], h / s.kept * s.copies);
     LATHE_UNROLL(8)
     for (int i = 0; i < vec; ++i) state.acc[h][i] = state.acc[h][i] * f;
@@ -87,7 +89,7 @@ LATHE_DEVICE void block_result(AttendState<kPadded>& state, const AttendShape& s
       const bool upper = (lane_index() & mask) != 0;
       LATHE_UNROLL(4)
       for (int i = 0; i < vec / 2; ++i) {
-        if (i >= half) break;
+        if (i >= half) continue;
         const f32 kept = upper ? state.acc[h][half + i] : state.acc[h][i];
         const f32 given = upper ? state.acc[h][i] : state.acc[h][half + i];
         state.acc[h][i] = kept + shuffle_xor(given, mask);
@@ -100,17 +102,17 @@ LATHE_DEVICE void block_result(AttendState<kPadded>& state, const AttendShape& s
     if (member / m.slots == round) {
       LATHE_UNROLL(8)
       for (int h = 0; h < kPadded; ++h) {
-        if (h >= s.heads) break;
+        if (h >= s.heads) continue;
         f32* out = slot + (team_head + h) * head_dim + at + row * count;
         LATHE_UNROLL(8)
         for (int i = 0; i < vec; ++i) {
-          if (i >= count || h < before || at >= head_dim) break;
+          if (i >= count || h < before || at >= head_dim) continue;
           out[i] = round > 0 ? out[i] + state.acc[h][i] : state.acc[h][i];
         }
       }
       LATHE_UNROLL(4)
       for (int i = 0; i < AttendState<kPadded>::most_kept; ++i) {
-        if (i >= s.kept) break;
+        if (i >= s.kept) continue;
         const int h = state.head + i;
         f32* out = slot + s.group * head_dim + team_head + h;
         const f32 sum = state.sum[i] * factor[i];

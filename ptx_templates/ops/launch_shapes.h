@@ -199,7 +199,7 @@ LATHE_SHAPE PersistentLayout persistent_layout(int warps, int slots, int slot_by
   PersistentLayout m{};
   m.scratch = stream_bytes(warps, slots, slot_bytes);
   m.columns = m.scratch + kPhaseScratch;
-  m.records = m.columns + max_int(columns * kColumnBytes, kAttendShared - kPhaseScratch);
+  m.records = m.columns + max_int(columns * kColumnBytes, int{kAttendShared} - int{kPhaseScratch});
   m.token = m.records + kRecordSlots * kRecordWords * 8;
   m.entries = m.token + kTokenStateBytes;
   m.bytes = m.entries + entries * kStreamEntryBytes;
