@@ -36,6 +36,7 @@
   FILE(ops_rope, "ops/rope.h")                     \
   FILE(ops_sample, "ops/sample.h")                 \
   FILE(ops_sampling, "ops/sampling.h")             \
+  FILE(ops_step_records, "ops/step_records.h")     \
   FILE(ops_tile_dot, "ops/tile_dot.h")             \
   FILE(ops_tile_shapes, "ops/tile_shapes.h")       \
   FILE(ops_top_k, "ops/top_k.h")                   \

@@ -87,7 +87,7 @@ class FusedRecipe {
 
   // The matrices' rows of a vector of k values that is normed, or of one that is not.
   Result<Operand> rows(const std::string& label, const std::vector<Matrix>& matrices, int k,
-                       const Stream& x, std::optional<int> norm,
+                       const Stream x, std::optional<int> norm,
                        std::optional<Operand> residual = {}, bool gated = false) {
     KernelKey key{.type = KernelType::matvec, .format = weights_[matrices[0].weight].format};
     key.k = k;

@@ -113,11 +113,22 @@ Result<Plan> build(const GgufFile& file, const ModelSpec& spec, const PlanOption
   return plan;
 }
 
+Result<Plan> build_either(const GgufFile& file, const ModelSpec& spec, PlanOptions options) {
+  if (options.fusion != Fusion::automatic) return build(file, spec, options);
+  options.fusion = Fusion::full;
+  Result<Plan> fused = build(file, spec, options);
+  if (fused) return fused;
+  options.fusion = Fusion::none;
+  LATHE_ASSIGN(Plan plan, build(file, spec, options));
+  plan.notes.push_back("a kernel for each operation, not five a layer: " + fused.error().message);
+  return plan;
+}
+
 }  // namespace
 
 Result<Plan> build_plan(const GgufFile& file, const ModelSpec& spec, const PlanOptions& options) {
   try {
-    return build(file, spec, options);
+    return build_either(file, spec, options);
   } catch (const std::bad_alloc&) {
     return Error{Code::out_of_memory, "not enough memory for the plan", {{"file", file.path()}}};
   }

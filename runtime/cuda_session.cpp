@@ -90,7 +90,13 @@ class CudaSession final : public SessionBase {
     describe(steps);
     LATHE_TRY(prepare_advance());
     steps.push_back({&advance_->kernel, advance_parameters_});
-    if (kind_ == ExecutorKind::graph) {
+    if (kind_ == ExecutorKind::mega) {
+      const auto tail = std::ranges::find_if(
+          steps, [](const PreparedStep& s) { return s.kernel->info.key.type == KernelType::top_k; });
+      LATHE_ASSIGN(executor_,
+                   mega_executor(*device_, plan_, *bound_, memory_->addresses(), history_.get(),
+                                 {tail, steps.end()}, stream_));
+    } else if (kind_ == ExecutorKind::graph) {
       std::vector<std::vector<int>> dependencies = step_dependencies(plan_);
       dependencies.push_back(unawaited(dependencies));  // of the step that ends the token
       LATHE_ASSIGN(executor_, graph_executor(context(), steps, dependencies, stream_));
@@ -111,7 +117,7 @@ class CudaSession final : public SessionBase {
     LATHE_ASSIGN(ContextScope scope, context().enter());
     LATHE_TRY(check_not_capturing());
     LATHE_TRY(write_control(token));
-    LATHE_TRY(executor_->launch(stream_));
+    LATHE_TRY(executor_->launch(stream_, 1));
     tokens_[std::size_t(length_)] = token;
     ++length_;
     stepped_ = true;
@@ -126,11 +132,9 @@ class CudaSession final : public SessionBase {
     LATHE_TRY(check_not_capturing());
     LATHE_TRY(write_control(token));
     const CUdeviceptr first = history_.get() + CUdeviceptr(length_) * sizeof(std::int32_t);
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      LATHE_TRY(executor_->launch(stream_));
-      ++length_;
-      stepped_ = true;
-    }
+    LATHE_TRY(executor_->launch(stream_, int(tokens.size())));
+    length_ += int(tokens.size());
+    stepped_ = true;
     LATHE_TRY(fetch(host_history_, first, std::int64_t(tokens.size_bytes())));
     std::memcpy(tokens.data(), host_history_.get(), tokens.size_bytes());
     for (std::size_t i = tokens.size(); i-- > 0;)
@@ -197,6 +201,8 @@ class CudaSession final : public SessionBase {
     const CUdeviceptr to =
         memory_->addresses().control + offsetof(ControlBlock, sampling) + CUdeviceptr(offset);
     const auto* from = reinterpret_cast<const std::byte*>(&state) + offset;
+    const bool rules = offset == 0;  // and not the recent tokens
+    if (rules) executor_->set_greedy(state.temperature == 0 && state.repeat_penalty == 1);
     LATHE_DRIVER_CALL(driver(), cuMemcpyHtoDAsync, to, from, bytes, stream_);
     return {};
   }
@@ -206,7 +212,7 @@ class CudaSession final : public SessionBase {
     LATHE_TRY(check_not_capturing());
     LATHE_DRIVER_CALL(driver(), cuMemcpyDtoHAsync, to.get(), from, std::size_t(bytes), stream_);
     LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
-    return {};
+    return executor_->check();
   }
 
   Result<void> prepare_advance() {
@@ -233,6 +239,7 @@ class CudaSession final : public SessionBase {
                                     route_name(route), count, count == 1 ? "" : "s");
     }
     report_.notes = device_->notes();
+    report_.notes.insert(report_.notes.end(), plan_.notes.begin(), plan_.notes.end());
   }
 
   const ExecutorKind kind_;
@@ -272,7 +279,7 @@ Result<std::shared_ptr<DeviceImpl>> device_for(const SessionOptions& options,
 
 }  // namespace
 
-Result<std::unique_ptr<Session>> open_cuda_session(std::shared_ptr<const GgufFile> file, Plan plan,
+Result<std::unique_ptr<Session>> open_cuda_session(std::shared_ptr<const GgufFile> file,
                                                    const SessionOptions& options,
                                                    const Platform& platform) {
   if (options.stream && !options.context && !options.kernels) {
@@ -280,6 +287,23 @@ Result<std::unique_ptr<Session>> open_cuda_session(std::shared_ptr<const GgufFil
         Code::invalid_argument, "A stream was given without the context it belongs to.", {}};
   }
   LATHE_ASSIGN(std::shared_ptr<DeviceImpl> device, device_for(options, platform));
+  PlanOptions wanted = options.plan;
+  std::string note;
+  if (wanted.fusion == Fusion::automatic && device->target().compute < 90) {
+    wanted.fusion = Fusion::none;
+    note = fmt::format("a kernel for each operation, not five a layer: {} has no bulk copies",
+                       device->target().name());
+  }
+  LATHE_ASSIGN(wanted.blocks,
+               device->context().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  LATHE_ASSIGN(Plan plan, build_session_plan(*file, wanted));
+  if (!note.empty()) plan.notes.push_back(note);
+  if (options.executor == ExecutorKind::mega && plan.options.fusion != Fusion::full) {
+    return Error{Code::not_eligible,
+                 plan.notes.empty() ? "The mega executor needs a plan with Fusion::full."
+                                    : "No persistent kernel: " + plan.notes.back(),
+                 {}};
+  }
   auto session = std::make_unique<CudaSession>(std::move(file), std::move(plan), options.executor,
                                                std::move(device));
   LATHE_TRY(session->prepare(options));

@@ -53,6 +53,8 @@ namespace lathe {
   X(cuKernelGetAttribute)         \
   X(cuKernelSetAttribute)         \
   X(cuLaunchKernel)               \
+  X(cuLaunchCooperativeKernel)    \
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessor) \
   X(cuGraphCreate)                \
   X(cuGraphDestroy)               \
   X(cuGraphAddKernelNode)         \

@@ -9,7 +9,13 @@ class EagerExecutor final : public Executor {
   EagerExecutor(const Context& context, std::vector<PreparedStep> steps)
       : driver_(context.driver()), steps_(std::move(steps)) {}
 
-  Result<void> launch(CUstream stream) override {
+  Result<void> launch(CUstream stream, int tokens) override {
+    for (int i = 0; i < tokens; ++i) LATHE_TRY(launch(stream));
+    return {};
+  }
+
+ private:
+  Result<void> launch(CUstream stream) {
     for (const PreparedStep& step : steps_) {
       const CUresult status = launch_kernel(driver_, *step.kernel, step.parameters, stream);
       if (status != CUDA_SUCCESS) {
@@ -20,7 +26,6 @@ class EagerExecutor final : public Executor {
     return {};
   }
 
- private:
   const Driver& driver_;
   const std::vector<PreparedStep> steps_;
 };

@@ -18,15 +18,25 @@ struct PreparedStep {
 class Executor {
  public:
   virtual ~Executor() = default;
-  // Puts all launches of one token on the stream. Allocates nothing and does not wait. Wants the
-  // context current.
-  virtual Result<void> launch(CUstream stream) = 0;
+  // Puts all launches of `tokens` tokens on the stream, each the one that the one before chose.
+  // Allocates nothing and does not wait. Wants the context current.
+  virtual Result<void> launch(CUstream stream, int tokens) = 0;
+  // Ok, or why what was launched so far is no result. After the stream has been waited for.
+  virtual Result<void> check() { return {}; }
+  // False: the next token is drawn, by the plan's kernels for it, and not the likeliest.
+  virtual void set_greedy(bool) {}
 };
 
 // One launch per step. The steps' parameters must outlive the executor.
 std::unique_ptr<Executor> eager_executor(const Context& context, std::vector<PreparedStep> steps);
 // The same launches recorded once, replayed as one. dependencies[i] are the steps that step i waits
 // for (step_dependencies); steps that need not wait for each other run at the same time.
+// One persistent kernel for all steps but those that draw a token; `tail` are the launches that draw
+// one and end it.
+Result<std::unique_ptr<Executor>> mega_executor(DeviceImpl& device, const Plan& plan,
+                                                BoundPlan& bound, const Addresses& addresses,
+                                                CUdeviceptr history,
+                                                std::vector<PreparedStep> tail, CUstream stream);
 Result<std::unique_ptr<Executor>> graph_executor(const Context& context,
                                                  const std::vector<PreparedStep>& steps,
                                                  const std::vector<std::vector<int>>& dependencies,

@@ -22,8 +22,10 @@ class GraphExecutor final : public Executor {
   GraphExecutor(const Driver& driver, DriverHandle<GraphExecTraits> graph)
       : driver_(driver), graph_(std::move(graph)) {}
 
-  Result<void> launch(CUstream stream) override {
-    return check(driver_, driver_.cuGraphLaunch(graph_.get(), stream), "cuGraphLaunch");
+  Result<void> launch(CUstream stream, int tokens) override {
+    for (int i = 0; i < tokens; ++i)
+      LATHE_TRY(lathe::check(driver_, driver_.cuGraphLaunch(graph_.get(), stream), "cuGraphLaunch"));
+    return {};
   }
 
  private:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lathe/codegen/emit.h"
+#include "lathe/codegen/program.h"
 #include "runtime/assembler.h"
 #include "runtime/context.h"
 
@@ -24,6 +25,11 @@ class Toolchain {
   // Changes whenever the same key might lower to other PTX by the same compiler.
   virtual std::string fingerprint() const = 0;
   virtual Result<Ptx> emit(const KernelKey& key, const Target& target, Route route) const = 0;
+  // A persistent kernel; only compilers that can make one do.
+  virtual Result<Ptx> emit(const Program& program, const Target& target) const {
+    static_cast<void>(program), static_cast<void>(target);
+    return Error{Code::not_eligible, "this tool chain makes no persistent kernels", {}};
+  }
   virtual const Assembler& assembler() const = 0;
 };
 

@@ -69,6 +69,41 @@ Result<ServiceKernel> load_service_kernel(const DeviceImpl& device, const std::s
   return loaded;
 }
 
+Result<ServiceKernel> load_program(const DeviceImpl& device, const Program& program) {
+  const Toolchain& toolchain = device.toolchain();
+  const Target& target = device.target();
+  const DiskCache* cache = device.cache();
+  LATHE_ASSIGN(const std::string compiler, toolchain.compiler(Route::nvrtc));
+  const std::string key =
+      fmt::format("lathe program 1\n{}\n{} ptx {}\n{}\n{}\n{}\n", program.text(),
+                  target.name(), target.ptx_version(), compiler, toolchain.fingerprint(),
+                  toolchain.assembler().name());
+  const auto finish = [&](Result<ServiceKernel> loaded, bool from_cache) -> Result<ServiceKernel> {
+    if (!loaded) return loaded;
+    loaded->kernel.info.geometry = program.geometry();
+    loaded->kernel.info.route = Route::nvrtc;
+    loaded->kernel.info.compiler = compiler;
+    loaded->kernel.info.from_cache = from_cache;
+    CUkernel kernel = nullptr;
+    LATHE_DRIVER_CALL(device.driver(), cuLibraryGetKernel, &kernel, loaded->kernel.library,
+                      "lathe_persistent");
+    const CUdevice ordinal = device.context().device();
+    LATHE_DRIVER_CALL(device.driver(), cuKernelSetAttribute,
+                      CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                      int(loaded->kernel.info.geometry.shared_bytes), kernel, ordinal);
+    return loaded;
+  };
+  if (const auto known = cache ? cache->find(key) : std::nullopt) {
+    if (auto loaded = finish(load(device, *known, "lathe_persistent"), true)) return loaded;
+  }
+  LATHE_ASSIGN(const Ptx ptx, toolchain.emit(program, target));
+  LATHE_ASSIGN(const Cubin cubin, toolchain.assembler().assemble(ptx.text, target));
+  LATHE_ASSIGN(ServiceKernel loaded,
+               finish(load(device, cubin, "lathe_persistent"), false));
+  if (cache) static_cast<void>(cache->store(key, cubin));
+  return loaded;
+}
+
 Result<ServiceKernel> load_advance_kernel(const DeviceImpl& device) {
   const Target& target = device.target();
   constexpr std::size_t recent = offsetof(ControlBlock, sampling) + offsetof(SamplingState, recent);

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "lathe/codegen/program.h"
 #include "runtime/device_impl.h"
 #include "runtime/device_memory.h"
 
@@ -22,6 +23,9 @@ struct ServiceKernel {
 // From the disk cache where the device has one. Wants the context current.
 Result<ServiceKernel> load_service_kernel(const DeviceImpl& device, const std::string& ptx,
                                           const char* entry);
+
+// The persistent kernel of a program, with its geometry. `from_cache`: nothing was compiled.
+Result<ServiceKernel> load_program(const DeviceImpl& device, const Program& program);
 
 // Ends a token on the device (ControlBlock::advance) and notes the sampled token at its position in
 // `history`. With it, any number of tokens can be queued without the host. Parameters: the control

@@ -17,6 +17,7 @@ struct ExecutorName {
 };
 constexpr std::array kExecutors = {ExecutorName{ExecutorKind::eager, "eager"},
                                    ExecutorName{ExecutorKind::graph, "graph"},
+                                   ExecutorName{ExecutorKind::mega, "mega"},
                                    ExecutorName{ExecutorKind::cpu, "cpu"}};
 
 }  // namespace
@@ -97,19 +98,25 @@ Result<std::unique_ptr<Session>> open_session(std::shared_ptr<const GgufFile> fi
                                               const SessionOptions& options,
                                               const Platform& platform) {
   if (!file) return Error{Code::invalid_argument, "The model file is null.", {}};
-  LATHE_ASSIGN(Plan plan, build_plan(*file, options.plan));
+  if (options.executor != ExecutorKind::cpu)
+    return open_cuda_session(std::move(file), options, platform);
+  PlanOptions wanted = options.plan;
+  if (wanted.fusion == Fusion::automatic) wanted.fusion = Fusion::none;
+  LATHE_ASSIGN(Plan plan, build_session_plan(*file, wanted));
+  return open_cpu_session(std::move(file), std::move(plan), options);
+}
+
+Result<Plan> build_session_plan(const GgufFile& file, const PlanOptions& options) {
+  LATHE_ASSIGN(Plan plan, build_plan(file, options));
   for (const WeightSlot& slot : plan.weights) {
     // The plan was built from this file, but what follows reads without further checks.
-    const GgufTensor* tensor = file->tensor(slot.name);
+    const GgufTensor* tensor = file.tensor(slot.name);
     if (!tensor || tensor->offset != slot.file_offset || tensor->bytes != slot.bytes) {
       return Error{
           Code::internal, fmt::format("Weight {} is not in the file as planned.", slot.name), {}};
     }
   }
-  if (options.executor == ExecutorKind::cpu) {
-    return open_cpu_session(std::move(file), std::move(plan), options);
-  }
-  return open_cuda_session(std::move(file), std::move(plan), options, platform);
+  return plan;
 }
 
 Result<std::unique_ptr<Session>> Session::open(std::shared_ptr<const GgufFile> file,

@@ -42,7 +42,9 @@ class SessionBase : public Session {
 
 Result<std::unique_ptr<Session>> open_cpu_session(std::shared_ptr<const GgufFile> file, Plan plan,
                                                   const SessionOptions& options);
-Result<std::unique_ptr<Session>> open_cuda_session(std::shared_ptr<const GgufFile> file, Plan plan,
+// Builds the plan and checks that the file has what it lists.
+Result<Plan> build_session_plan(const GgufFile& file, const PlanOptions& options);
+Result<std::unique_ptr<Session>> open_cuda_session(std::shared_ptr<const GgufFile> file,
                                                    const SessionOptions& options,
                                                    const Platform& platform);
 // Session::open on a platform of the caller's.

@@ -19,6 +19,9 @@ class SystemToolchain final : public Toolchain {
   Result<Ptx> emit(const KernelKey& key, const Target& target, Route route) const override {
     return lathe::emit(key, target, route, compilers_);
   }
+  Result<Ptx> emit(const Program& program, const Target& target) const override {
+    return emit_program(program, target, compilers_);
+  }
   const Assembler& assembler() const override { return *assembler_; }
 
  private:

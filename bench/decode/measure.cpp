@@ -102,7 +102,7 @@ Result<double> Measurement::decode(const Test& test, std::span<std::int32_t> tok
     return seconds;
   }
   for (std::int32_t token : tokens) LATHE_TRY(session_.step(token));
-  LATHE_ASSIGN(const std::int32_t last, session_.argmax());  // waits for the last step
+  LATHE_ASSIGN(const std::int32_t last, session_.sampled());  // waits for the last step
   const double seconds = seconds_since(start);
   LATHE_TRY(check_tokens({&last, 1}));
   return seconds;

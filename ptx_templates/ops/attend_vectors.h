@@ -2,23 +2,12 @@
 // rotation of queries and key, the append of key and value to the cache.
 #pragma once
 
+#include "ops/step_records.h"
 #include "ops/exchange.h"
 #include "ops/kv_rows.h"
 #include "ops/math.h"
 
 namespace lathe::dev {
-
-struct AttendOperands {
-  const f32* qkv;     // heads queries, kv_heads keys, kv_heads values, each head_dim long
-  const f32* q_norm;  // weights of head_dim values, or null for no norm; k_norm likewise
-  const f32* k_norm;
-  const f32* frequencies;  // as in ops/rope.h
-  u8* k_cache;             // as in ops/kv_rows.h, at multiples of 16
-  u8* v_cache;
-  f32* partial;   // kv_heads x splits x attend_partial_floats: scratch
-  u32* counters;  // per KV head, multiples of kAttendArrivals between uses
-  f32* y;         // heads x head_dim
-};
 
 struct AttendNumbers {
   int heads, kv_heads, head_dim, rotary;

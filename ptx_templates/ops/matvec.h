@@ -17,7 +17,6 @@
 
 namespace lathe::dev {
 
-enum : int { kPlainRows = 0, kGatedRows = 1, kLogitRows = 2 };  // what becomes of the sums
 enum : int { kSilu = 0, kGeluTanh = 1 };
 enum : u32 { kJoins = 1u << 31 };  // some vector has to be joined to the residual stream first
 
@@ -58,21 +57,6 @@ LATHE_DEVICE int ranked_id(u64 rank) {
   if (rank >> 32 == 0) return -1;
   return static_cast<int>(~static_cast<u32>(rank >> 1) & 0x7fffffffu);
 }
-
-// The tile formats, as numbers that host and device share: kTile... in ops/launch_shapes.h.
-
-struct MatvecShape {
-  i32 k, subs, columns;         // values of the vector; sub-blocks per tile; tiles per row
-  i32 step_rows, step_columns;  // warps / columns and warps % columns: to a warp's next tile
-  i32 first_rows;               // 65536 / columns rounded up: warp's first row tile, times 65536
-  i32 rows[3], format[3];       // of the matrices, 0 rows for those that are not there
-  i32 kind, activation;
-  f32 inverse_k, epsilon;
-};
-struct MatvecOperands {
-  const f32 *from, *norm, *post, *stream_in, *bias[3], *residual;
-  f32 *stream_out, *y;
-};
 
 // The warp's sum goes to the place of the warp; inverse_rms() adds them up after a barrier.
 LATHE_DEVICE void leave_square_sum(Phase& phase, int which, f32 sum) {

@@ -11,41 +11,10 @@
 
 namespace lathe::dev {
 
-enum : int { kEmbedStep, kMatvecStep, kAttendStep };
-
-struct StepRecord {
-  i32 step;
-  i32 variant;  // of attention: which of the program's
-  union {
-    struct {
-      MatvecOperands operands;
-      MatvecShape shape;
-    } matvec;
-    AttendOperands attend;
-    struct {
-      const u8* table;
-      f32* y;
-    } embed;
-    u64 words[kRecordWords - 1];
-  };
-};
-static_assert(sizeof(StepRecord) == kRecordWords * 8, "the words of a record");
-
 // What all threads of a block know of the token, in shared memory.
 struct TokenState {
   i32 token, position;
   u64 ranks[kPhaseWarps];
-};
-
-// What outlives a launch, in device memory.
-struct PersistentState {
-  u32 fault;  // a wait was given up: nothing after that is a result
-  u32 epoch;  // tokens decoded so far: its parity is the exchange's tag
-};
-
-// Token, position and what was sampled, as the host knows them.
-struct TokenControl {
-  i32 token, position, sampled;
 };
 
 struct PersistentOperands {
@@ -55,6 +24,7 @@ struct PersistentOperands {
   PersistentState* state;
   u64* candidates;  // one for each block
   i32* history;     // the token sampled at each position
+  i32* recent;      // the last kRecentTokens tokens, by position
 };
 
 struct PersistentShape {
@@ -116,11 +86,12 @@ LATHE_DEVICE i32 choose(Phase& phase, TokenState& state, u64* candidates) {
   return ranked_id(rank);
 }
 
-// Decodes `tokens` tokens, each the one that the one before chose. `Phases` has the program's
+// Decodes `tokens` tokens, each the one that the one before chose; without `chooses` one token, and
+// what follows it is chosen by others. `Phases` has the program's
 // attend() and embed(), and as constants the features of its matrix-vector phases.
 template <class Phases>
 LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentShape& shape,
-                                 int tokens) {
+                                 int tokens, int chooses) {
   u8* shared = shared_memory();
   const PersistentLayout m = persistent_layout(shape.warps, shape.slots, shape.slot_bytes,
                                                shape.columns, shape.entries);
@@ -177,10 +148,12 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
         block_barrier();
       }
     }
+    if (!chooses) break;
     const i32 sampled = choose(phase, token, o.candidates);
     if (thread_index() == 0) {
       if (phase.block == 0) {
         o.history[token.position] = sampled;
+        o.recent[token.position % kRecentTokens] = token.token;
         o.control->sampled = sampled;
       }
       token.token = max_int(sampled, 0);
@@ -190,8 +163,10 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
   }
   close_stream(phase.stream, shape.slots);
   if (phase.block == 0 && thread_index() == 0) {
-    o.control->token = token.token;
-    o.control->position = token.position;
+    if (chooses) {
+      o.control->token = token.token;
+      o.control->position = token.position;
+    }
     o.state->epoch = epoch + static_cast<u32>(tokens);
   }
 }

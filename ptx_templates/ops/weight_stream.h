@@ -6,17 +6,11 @@
 // has just read, so no slot needs a second barrier.
 #pragma once
 
+#include "isa/isa.h"
 #include "ops/launch_shapes.h"
+#include "ops/step_records.h"
 
 namespace lathe::dev {
-
-// A block's share of one matrix, in the order of use. The list for a token repeats from token to
-// token.
-struct alignas(16) StreamEntry {
-  const u8* tiles;
-  u32 count;
-  u32 tile_bytes;
-};
 
 // The part [first, last) of the row tiles [begin, begin + count) that is a block's, counted from
 // `begin`, when `phase` row tiles are dealt to all blocks.

@@ -32,8 +32,8 @@ struct Program {
 // them. Code::not_eligible, with the reason, when they do not fit one kernel.
 Result<Program> make_program(std::span<const KernelKey> steps);
 
-// By NVRTC. entry is "lathe_persistent"; the parameters are those of PersistentOperands, then the
-// number of tokens as a 32-bit integer.
+// By NVRTC. entry is "lathe_persistent"; the parameters are those of PersistentOperands, then as
+// 32-bit integers the number of tokens and whether the kernel chooses them.
 Result<Ptx> emit_program(const Program& program, const Target& target, const Compilers& compilers);
 Result<std::string> cuda_source(const Program& program);
 

@@ -78,12 +78,13 @@ struct Table {
 
 // How many kernels a layer is cut into.
 enum class Fusion : std::uint8_t {
+  automatic,  // full where the model, and in a session the device, allow it; else none
   none,  // one for each operation, weights as the file's blocks; any format, any shape
   full,  // five, on weights in tiles: qkv, attention, output, gate and up, down
 };
 
 struct PlanOptions {
-  Fusion fusion = Fusion::none;
+  Fusion fusion = Fusion::automatic;
   int blocks = 132;  // Fusion::full: blocks that share the rows, one for each multiprocessor
   // Positions the KV cache holds, at most what the model was trained for; 0 = min(that, 4096).
   int context = 0;
@@ -112,6 +113,7 @@ struct Plan {
   std::vector<Step> steps;
   std::vector<WeightSlot> weights;
   std::vector<Table> tables;
+  std::vector<std::string> notes;  // why a choice left to the plan fell as it did
   std::int64_t arena_bytes = 0;
   std::int64_t counter_bytes = 0;
   Operand logits;  // vocab f32 values in the arena, valid after the last step

@@ -21,6 +21,7 @@ namespace lathe {
 enum class ExecutorKind : std::uint8_t {
   eager,  // one launch per step
   graph,  // the same launches recorded once and replayed
+  mega,   // one persistent kernel for whole tokens; needs a plan with Fusion::full, and sm_90
   cpu,    // the oracles, multi-threaded: any plan runs with no GPU
 };
 const char* executor_name(ExecutorKind kind);

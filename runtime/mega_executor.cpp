@@ -1,0 +1,302 @@
+// Owns the mega executor: one persistent kernel for the steps of whole tokens, its records, and the
+// checks that all of its blocks can run at once.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "codegen/kernels/matvec.h"
+#include "lathe/codegen/program.h"
+#include "lathe/codegen/tile.h"
+#include "ptx_templates/ops/step_records.h"
+#include "runtime/device_memory.h"
+#include "runtime/executor.h"
+#include "runtime/service_kernel.h"
+
+namespace lathe {
+namespace {
+
+static_assert(offsetof(ControlBlock, token) == offsetof(dev::TokenControl, token) &&
+              offsetof(ControlBlock, position) == offsetof(dev::TokenControl, position) &&
+              offsetof(ControlBlock, sampled) == offsetof(dev::TokenControl, sampled));
+
+template <class T>
+T* pointer(std::uint64_t address) {
+  return reinterpret_cast<T*>(static_cast<std::uintptr_t>(address));
+}
+
+// Takes the addresses of a step in the order of its kernel's parameters.
+class Arguments {
+ public:
+  explicit Arguments(std::span<const std::uint64_t> values) : values_(values) {}
+  template <class T>
+  T* next(bool there = true) {
+    return there ? pointer<T>(values_[at_++]) : nullptr;
+  }
+
+ private:
+  std::span<const std::uint64_t> values_;
+  std::size_t at_ = 0;
+};
+
+// The share of the row tiles [begin, begin + count) among `phase` row tiles that is a block's, as
+// block_share() of ops/weight_stream.h deals them.
+std::pair<std::int64_t, std::int64_t> block_share(std::int64_t begin, std::int64_t count,
+                                                  std::int64_t phase, std::int64_t block,
+                                                  std::int64_t blocks) {
+  const auto within = [&](std::int64_t at) {
+    return std::clamp<std::int64_t>(at * phase / blocks - begin, 0, count);
+  };
+  return {within(block), within(block + 1)};
+}
+
+class Records {
+ public:
+  explicit Records(const Program& program) : program_(program) {
+    entries_.resize(std::size_t(program.blocks));
+  }
+
+  void add(const KernelKey& key, std::span<const std::uint64_t> values, bool last) {
+    dev::StepRecord record{};
+    if (key.type == KernelType::embed) {
+      record.step = dev::kEmbedStep;
+      Arguments arguments(values);
+      record.embed.table = arguments.next<dev::u8>();
+      arguments.next<void>();  // the token, which the kernel keeps
+      record.embed.y = arguments.next<float>();
+    } else if (key.type == KernelType::attend) {
+      record.step = dev::kAttendStep;
+      const auto found = std::find(program_.attends.begin(), program_.attends.end(), key);
+      record.variant = int(found - program_.attends.begin());
+      record.attend = attend(key, values);
+    } else {
+      record.step = dev::kMatvecStep;
+      add_matvec(key, values, last, record);
+    }
+    steps_.push_back(record);
+  }
+
+  const std::vector<dev::StepRecord>& steps() const { return steps_; }
+  // entry_count of each block, one block's after another's.
+  std::vector<dev::StreamEntry> entries() const {
+    std::vector<dev::StreamEntry> all;
+    for (const auto& block : entries_) all.insert(all.end(), block.begin(), block.end());
+    return all;
+  }
+
+ private:
+  static dev::AttendOperands attend(const KernelKey& key, std::span<const std::uint64_t> values) {
+    Arguments arguments(values);
+    dev::AttendOperands o{};
+    o.qkv = arguments.next<const float>();
+    o.q_norm = arguments.next<const float>(key.qk_norm);
+    o.k_norm = arguments.next<const float>(key.qk_norm);
+    o.frequencies = arguments.next<const float>();
+    arguments.next<void>();  // the position, which the kernel keeps
+    o.k_cache = arguments.next<dev::u8>();
+    o.v_cache = arguments.next<dev::u8>();
+    o.partial = arguments.next<float>();
+    o.counters = arguments.next<dev::u32>();
+    o.y = arguments.next<float>();
+    return o;
+  }
+
+  void add_matvec(const KernelKey& key, std::span<const std::uint64_t> values, bool last,
+                  dev::StepRecord& record) {
+    const Format formats[3] = {key.format, key.format_b, key.format_c};
+    const int rows[3] = {key.n, key.n_b, key.n_c};
+    Arguments arguments(values);
+    const dev::u8* tiles[3] = {};
+    for (int m = 0; m < 3; ++m) tiles[m] = arguments.next<const dev::u8>(rows[m] > 0);
+    auto& o = record.matvec.operands;
+    o.from = arguments.next<const float>();
+    o.norm = arguments.next<const float>(key.norm);
+    o.post = arguments.next<const float>(key.joined);
+    o.stream_in = arguments.next<const float>(key.joined);
+    o.stream_out = arguments.next<float>(key.joined);
+    for (int m = 0; m < 3; ++m) o.bias[m] = arguments.next<const float>(key.bias && rows[m] > 0);
+    o.residual = arguments.next<const float>(key.residual);
+    o.y = arguments.next<float>();
+
+    const int subs = tile_shape(key.format, key.n, key.k)->subs;
+    const int columns = tile_shape(key.format, key.n, key.k)->tiles_per_row;
+    auto& s = record.matvec.shape;
+    s.k = key.k;
+    s.subs = subs;
+    s.columns = columns;
+    s.step_rows = key.warps / columns;
+    s.step_columns = key.warps % columns;
+    s.first_rows = (65536 + columns - 1) / columns;
+    s.kind = key.gated ? dev::kGatedRows : last ? dev::kLogitRows : dev::kPlainRows;
+    s.activation = int(key.activation);
+    s.inverse_k = 1.0f / float(key.k);
+    s.epsilon = key.epsilon;
+    std::int64_t row_tiles[3] = {}, units = 0;
+    for (int m = 0; m < 3; ++m) {
+      s.rows[m] = rows[m];
+      s.format[m] = tile_number(rows[m] > 0 ? formats[m] : key.format);
+      row_tiles[m] = (rows[m] + 15) / 16;
+      units += row_tiles[m];
+    }
+    if (key.gated) units = row_tiles[0];
+    std::int64_t begin = 0;
+    for (int m = 0; m < 3; ++m) {
+      if (rows[m] == 0) continue;
+      const int bytes = tile_shape(formats[m], rows[m], key.k)->tile_bytes;
+      for (int block = 0; block < program_.blocks; ++block) {
+        const auto [first, end] = block_share(begin, row_tiles[m], units, block, program_.blocks);
+        entries_[std::size_t(block)].push_back(
+            {tiles[m] + first * columns * bytes, dev::u32((end - first) * columns),
+             dev::u32(bytes)});
+      }
+      if (!key.gated) begin += row_tiles[m];
+    }
+  }
+
+  const Program& program_;
+  std::vector<dev::StepRecord> steps_;
+  std::vector<std::vector<dev::StreamEntry>> entries_;
+};
+
+template <class T>
+std::int64_t bytes_of(const std::vector<T>& list) {
+  return std::int64_t(list.size() * sizeof(T));
+}
+
+class MegaExecutor final : public Executor {
+ public:
+  explicit MegaExecutor(DeviceImpl& device) : device_(device) {}
+
+  Result<void> prepare(const Plan& plan, BoundPlan& bound, const Addresses& addresses,
+                       CUdeviceptr history, std::vector<PreparedStep> tail, CUstream stream) {
+    tail_ = std::move(tail);
+    std::vector<KernelKey> keys;
+    for (const Step& step : plan.steps) {
+      if (step.key.type == KernelType::top_k) break;
+      keys.push_back(step.key);
+    }
+    LATHE_ASSIGN(const Program program, make_program(keys));
+    LATHE_TRY(load(program));
+    LATHE_TRY(check_all_at_once(program));
+
+    Records records(program);
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      records.add(keys[i], bound.arguments(i), i + 1 == keys.size());
+    const std::vector<dev::StreamEntry> entries = records.entries();
+    const Context& context = device_.context();
+    LATHE_ASSIGN(steps_, allocate_device(context, bytes_of(records.steps()), "step records"));
+    LATHE_ASSIGN(entries_, allocate_device(context, bytes_of(entries), "stream entries"));
+    LATHE_ASSIGN(candidates_, allocate_device(context, program.blocks * 8, "candidates"));
+    LATHE_ASSIGN(state_, allocate_device(context, sizeof(dev::PersistentState), "kernel state"));
+    LATHE_ASSIGN(host_state_, allocate_pinned(context, sizeof(dev::PersistentState)));
+    const Driver& driver = device_.driver();
+    LATHE_DRIVER_CALL(driver, cuMemcpyHtoDAsync, steps_.get(), records.steps().data(),
+                      std::size_t(bytes_of(records.steps())), stream);
+    LATHE_DRIVER_CALL(driver, cuMemcpyHtoDAsync, entries_.get(), entries.data(),
+                      std::size_t(bytes_of(entries)), stream);
+    // What has not been written yet carries the tag that the first token does not have.
+    LATHE_DRIVER_CALL(driver, cuMemsetD8Async, candidates_.get(), 0xff,
+                      std::size_t(program.blocks * 8), stream);
+    LATHE_DRIVER_CALL(driver, cuMemsetD8Async, state_.get(), 0, sizeof(dev::PersistentState),
+                      stream);
+    LATHE_DRIVER_CALL(driver, cuStreamSynchronize, stream);
+    stream_ = stream;
+    pointers_ = {steps_.get(),      entries_.get(),    addresses.control,
+                 state_.get(),      candidates_.get(), history,
+                 addresses.control + offsetof(ControlBlock, sampling) +
+                     offsetof(SamplingState, recent)};
+    for (std::size_t i = 0; i < pointers_.size(); ++i) parameters_[i] = &pointers_[i];
+    parameters_[7] = &tokens_;
+    parameters_[8] = &chooses_;
+    return {};
+  }
+
+  Result<void> launch(CUstream stream, int tokens) override {
+    if (greedy_) return launch_kernel_of(stream, tokens);
+    for (int i = 0; i < tokens; ++i) {
+      LATHE_TRY(launch_kernel_of(stream, 1));
+      for (const PreparedStep& step : tail_) {
+        LATHE_TRY(lathe::check(
+            device_.driver(),
+            launch_kernel(device_.driver(), *step.kernel, step.parameters, stream),
+            "cuLaunchKernel"));
+      }
+    }
+    return {};
+  }
+
+  Result<void> check() override {
+    const Driver& driver = device_.driver();
+    LATHE_DRIVER_CALL(driver, cuMemcpyDtoHAsync, host_state_.get(), state_.get(),
+                      sizeof(dev::PersistentState), stream_);
+    LATHE_DRIVER_CALL(driver, cuStreamSynchronize, stream_);
+    if (static_cast<const dev::PersistentState*>(host_state_.get())->fault == 0) return {};
+    return Error{Code::driver,
+                 "The persistent kernel gave up: a block waited too long for another.",
+                 {}}
+        .with("hint", "open the session again, or use the graph executor");
+  }
+
+  void set_greedy(bool greedy) override { greedy_ = greedy; }
+
+ private:
+  Result<void> load(const Program& program) {
+    LATHE_ASSIGN(ServiceKernel kernel, load_program(device_, program));
+    kernel_.emplace(std::move(kernel));
+    return {};
+  }
+
+  // Blocks wait for each other, so all must run at the same time.
+  Result<void> check_all_at_once(const Program& program) {
+    int per_multiprocessor = 0;
+    LATHE_DRIVER_CALL(device_.driver(), cuOccupancyMaxActiveBlocksPerMultiprocessor,
+                      &per_multiprocessor, kernel_->kernel.function, program.warps * 32,
+                      program.geometry().shared_bytes);
+    LATHE_ASSIGN(const int multiprocessors, device_.context().attribute(
+                                                CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+    if (per_multiprocessor * multiprocessors >= program.blocks) return {};
+    return Error{Code::not_eligible,
+                 fmt::format("no persistent kernel: {} blocks would have to run at once, and {} "
+                             "multiprocessors take {} each",
+                             program.blocks, multiprocessors, per_multiprocessor),
+                 {}};
+  }
+
+  Result<void> launch_kernel_of(CUstream stream, int tokens) {
+    tokens_ = tokens;
+    chooses_ = greedy_ ? 1 : 0;
+    const Geometry& g = kernel_->kernel.info.geometry;
+    return lathe::check(
+        device_.driver(),
+        device_.driver().cuLaunchCooperativeKernel(kernel_->kernel.function, g.grid_x, 1, 1,
+                                                   g.threads, 1, 1, g.shared_bytes, stream,
+                                                   parameters_.data()),
+        "cuLaunchCooperativeKernel");
+  }
+
+  DeviceImpl& device_;
+  std::optional<ServiceKernel> kernel_;
+  DeviceBuffer steps_, entries_, candidates_, state_;
+  PinnedBuffer host_state_;
+  std::vector<PreparedStep> tail_;
+  CUstream stream_ = nullptr;
+  std::array<CUdeviceptr, 7> pointers_ = {};
+  std::array<void*, 9> parameters_ = {};
+  int tokens_ = 0;
+  int chooses_ = 1;
+  bool greedy_ = true;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Executor>> mega_executor(DeviceImpl& device, const Plan& plan,
+                                                BoundPlan& bound, const Addresses& addresses,
+                                                CUdeviceptr history,
+                                                std::vector<PreparedStep> tail, CUstream stream) {
+  auto executor = std::make_unique<MegaExecutor>(device);
+  LATHE_TRY(executor->prepare(plan, bound, addresses, history, std::move(tail), stream));
+  return std::unique_ptr<Executor>(std::move(executor));
+}
+
+}  // namespace lathe
