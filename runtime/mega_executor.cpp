@@ -40,22 +40,12 @@ class Arguments {
   std::size_t at_ = 0;
 };
 
-// The share of the row tiles [begin, begin + count) among `phase` row tiles that is a block's, as
-// block_share() of ops/weight_stream.h deals them.
-std::pair<std::int64_t, std::int64_t> block_share(std::int64_t begin, std::int64_t count,
-                                                  std::int64_t phase, std::int64_t block,
-                                                  std::int64_t blocks) {
-  const auto within = [&](std::int64_t at) {
-    return std::clamp<std::int64_t>(at * phase / blocks - begin, 0, count);
-  };
-  return {within(block), within(block + 1)};
-}
-
 class Records {
  public:
-  explicit Records(const Program& program) : program_(program) {
-    entries_.resize(std::size_t(program.blocks));
-  }
+  explicit Records(const Program& program)
+      : program_(program),
+        steps_(std::size_t(program.blocks)),
+        entries_(std::size_t(program.blocks)) {}
 
   void add(const KernelKey& key, std::span<const std::uint64_t> values, bool last) {
     dev::StepRecord record{};
@@ -72,20 +62,23 @@ class Records {
       record.attend = attend(key, values);
     } else {
       record.step = dev::kMatvecStep;
-      add_matvec(key, values, last, record);
+      return add_matvec(key, values, last, record);
     }
-    steps_.push_back(record);
+    for (auto& steps : steps_) steps.push_back(record);
   }
 
-  const std::vector<dev::StepRecord>& steps() const { return steps_; }
-  // entry_count of each block, one block's after another's.
-  std::vector<dev::StreamEntry> entries() const {
-    std::vector<dev::StreamEntry> all;
-    for (const auto& block : entries_) all.insert(all.end(), block.begin(), block.end());
+  // One block's after another's.
+  std::vector<dev::StepRecord> steps() const { return joined(steps_); }
+  std::vector<dev::StreamEntry> entries() const { return joined(entries_); }
+
+ private:
+  template <class T>
+  static std::vector<T> joined(const std::vector<std::vector<T>>& blocks) {
+    std::vector<T> all;
+    for (const auto& block : blocks) all.insert(all.end(), block.begin(), block.end());
     return all;
   }
 
- private:
   static dev::AttendOperands attend(const KernelKey& key, std::span<const std::uint64_t> values) {
     Arguments arguments(values);
     dev::AttendOperands o{};
@@ -132,30 +125,25 @@ class Records {
     s.activation = int(key.activation);
     s.inverse_k = 1.0f / float(key.k);
     s.epsilon = key.epsilon;
-    std::int64_t row_tiles[3] = {}, units = 0;
     for (int m = 0; m < 3; ++m) {
       s.rows[m] = rows[m];
       s.format[m] = tile_number(rows[m] > 0 ? formats[m] : key.format);
-      row_tiles[m] = (rows[m] + 15) / 16;
-      units += row_tiles[m];
     }
-    if (key.gated) units = row_tiles[0];
-    std::int64_t begin = 0;
-    for (int m = 0; m < 3; ++m) {
-      if (rows[m] == 0) continue;
-      const int bytes = tile_shape(formats[m], rows[m], key.k)->tile_bytes;
-      for (int block = 0; block < program_.blocks; ++block) {
-        const auto [first, end] = block_share(begin, row_tiles[m], units, block, program_.blocks);
+    for (int block = 0; block < program_.blocks; ++block) {
+      dev::share_phase(s, block, program_.blocks, program_.warps);
+      steps_[std::size_t(block)].push_back(record);
+      for (int m = 0; m < 3; ++m) {
+        if (rows[m] == 0) continue;
+        const int bytes = tile_shape(formats[m], rows[m], key.k)->tile_bytes;
         entries_[std::size_t(block)].push_back(
-            {tiles[m] + first * columns * bytes, dev::u32((end - first) * columns),
-             dev::u32(bytes)});
+            {tiles[m] + std::int64_t{s.first[m]} * columns * bytes,
+             dev::u32(s.count[m] * columns), dev::u32(bytes)});
       }
-      if (!key.gated) begin += row_tiles[m];
     }
   }
 
   const Program& program_;
-  std::vector<dev::StepRecord> steps_;
+  std::vector<std::vector<dev::StepRecord>> steps_;
   std::vector<std::vector<dev::StreamEntry>> entries_;
 };
 
@@ -183,16 +171,17 @@ class MegaExecutor final : public Executor {
     Records records(program);
     for (std::size_t i = 0; i < keys.size(); ++i)
       records.add(keys[i], bound.arguments(i), i + 1 == keys.size());
+    const std::vector<dev::StepRecord> steps = records.steps();
     const std::vector<dev::StreamEntry> entries = records.entries();
     const Context& context = device_.context();
-    LATHE_ASSIGN(steps_, allocate_device(context, bytes_of(records.steps()), "step records"));
+    LATHE_ASSIGN(steps_, allocate_device(context, bytes_of(steps), "step records"));
     LATHE_ASSIGN(entries_, allocate_device(context, bytes_of(entries), "stream entries"));
     LATHE_ASSIGN(candidates_, allocate_device(context, program.blocks * 8, "candidates"));
     LATHE_ASSIGN(state_, allocate_device(context, sizeof(dev::PersistentState), "kernel state"));
     LATHE_ASSIGN(host_state_, allocate_pinned(context, sizeof(dev::PersistentState)));
     const Driver& driver = device_.driver();
-    LATHE_DRIVER_CALL(driver, cuMemcpyHtoDAsync, steps_.get(), records.steps().data(),
-                      std::size_t(bytes_of(records.steps())), stream);
+    LATHE_DRIVER_CALL(driver, cuMemcpyHtoDAsync, steps_.get(), steps.data(),
+                      std::size_t(bytes_of(steps)), stream);
     LATHE_DRIVER_CALL(driver, cuMemcpyHtoDAsync, entries_.get(), entries.data(),
                       std::size_t(bytes_of(entries)), stream);
     // What has not been written yet carries the tag that the first token does not have.

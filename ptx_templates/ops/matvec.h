@@ -228,8 +228,9 @@ LATHE_DEVICE f32 load_columns(Phase& phase, const MatvecShape& s, const MatvecOp
   if constexpr (kAhead == 1) {
     if (joined) join_stream(phase, s, o, first, joined_factor, x);
   }
-  const f32 squares = sum_of_squares(x);
+  f32 squares = 0;
   if (o.norm) {
+    squares = sum_of_squares(x);
     LATHE_UNROLL(4)
     for (int j = 0; j < kAhead; ++j) {
       LATHE_UNROLL(8)
@@ -263,12 +264,16 @@ LATHE_DEVICE void load_vector(Phase& phase, const MatvecShape& s, const MatvecOp
     LATHE_UNROLL(1)
     for (int column = warp; column < s.columns; column += phase.warps)
       squares += load_columns<1>(phase, s, o, column, true, factor);
+  } else if (s.columns <= phase.warps) {
+    if (warp < s.columns) squares = load_columns<1>(phase, s, o, warp, false, 0);
+  } else if (s.columns <= 2 * phase.warps) {
+    squares = load_columns<2>(phase, s, o, warp, false, 0);
   } else {
     LATHE_UNROLL(1)
     for (int first = warp; first < s.columns; first += 4 * phase.warps)
       squares += load_columns<4>(phase, s, o, first, false, 0);
   }
-  leave_square_sum(phase, 0, squares);
+  if (o.norm) leave_square_sum(phase, 0, squares);
   block_barrier();
 }
 
@@ -297,24 +302,26 @@ LATHE_DEVICE TileCursor first_tile(const MatvecShape& s) {
 
 // Streams the warp's tiles of the row tiles before `end` and leaves its partial sums; those of row
 // tile i at row place `at + i`.
-template <class Tile>
+template <class Tile, int kSubs>
 LATHE_DEVICE void stream_rows(Phase& phase, const MatvecShape& s, TileCursor& cursor, int end,
                               int at) {
   f32* sums = partial_sums(phase);
-  const int warp = warp_index(), count = places(phase, s);
+  const int warp = warp_index(), count = places(phase, s), columns = s.columns;
+  const int step_rows = s.step_rows, step_columns = s.step_columns;
+  const int subs = kSubs > 0 ? kSubs : s.subs;
   int row = cursor.row, column = cursor.column;
   f32 row0 = 0, row1 = 0;
   LATHE_UNROLL(1)
   while (row < end) {
     const u8* tile = next_tile(phase.stream, phase.slot_bytes);
     const Activation x = load_activation(phase.columns + column * kColumnBytes);
-    tile_dot<Tile>(tile, s.subs, x, row0, row1);
+    tile_dot<Tile>(tile, subs, x, row0, row1);
     release_tile(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
-    const int place = (at + row) * count + (s.step_rows > 0 ? column : warp);
-    int next = row + s.step_rows;
-    column += s.step_columns;
-    if (column >= s.columns) {
-      column -= s.columns;
+    const int place = (at + row) * count + (step_rows > 0 ? column : warp);
+    int next = row + step_rows;
+    column += step_columns;
+    if (column >= columns) {
+      column -= columns;
       ++next;
     }
     if (next != row) {
@@ -328,10 +335,11 @@ LATHE_DEVICE void stream_rows(Phase& phase, const MatvecShape& s, TileCursor& cu
 }
 
 // The same for a format known by its number; `features` has a bit for each that may come.
+template <int kSubs>
 LATHE_DEVICE void stream_format(Phase& phase, const MatvecShape& s, int format, u32 features,
                                 TileCursor& cursor, int end, int at) {
 #define LATHE_TILE_CASE(number, Tile) \
-  if ((features >> number & 1u) && format == number) stream_rows<Tile>(phase, s, cursor, end, at);
+  if ((features >> number & 1u) && format == number) stream_rows<Tile, kSubs>(phase, s, cursor, end, at);
   LATHE_TILE_CASE(kTileQ4_0, TileQ4_0)
   LATHE_TILE_CASE(kTileQ4_1, TileQ4_1)
   LATHE_TILE_CASE(kTileQ5_0, TileQ5_0)
@@ -356,22 +364,22 @@ LATHE_DEVICE f32 gather_sum(const f32* sums, int place, int row, int count) {
   return sum + shuffle_xor(sum, 2);
 }
 
-// Where row `row` of the phase's row tile `tile` goes: its place in y, or -1 for padding; and the
+// Where row `row` of the block's row tile `place` goes: its place in y, or -1 for padding; and the
 // place of its bias.
-LATHE_DEVICE int output_place(const MatvecShape& s, const MatvecOperands& o, int tile, int row,
+LATHE_DEVICE int output_place(const MatvecShape& s, const MatvecOperands& o, int place, int row,
                               const f32*& bias) {
-  const int tiles_a = ceil_div(s.rows[0], 16), tiles_b = ceil_div(s.rows[1], 16);
-  int before = 0, rows = s.rows[0];
+  int before = 0, rows = s.rows[0], tile = s.first[0] + place;
   bias = o.bias[0];
-  if (s.rows[1] && tile >= tiles_a) {
-    tile -= tiles_a;
+  if (place >= s.count[0]) {
+    place -= s.count[0];
     before = rows;
     rows = s.rows[1];
+    tile = s.first[1] + place;
     bias = o.bias[1];
-    if (s.rows[2] && tile >= tiles_b) {
-      tile -= tiles_b;
+    if (place >= s.count[1]) {
       before += rows;
       rows = s.rows[2];
+      tile = s.first[2] + place - s.count[1];
       bias = o.bias[2];
     }
   }
@@ -381,15 +389,21 @@ LATHE_DEVICE int output_place(const MatvecShape& s, const MatvecOperands& o, int
 }
 
 // Turns the partial sums of `count` row tiles into rows, the first of them number `first` of the
-// phase, and hands them on. What is added to the first rows is on its way before the barrier.
+// block's, and hands them on. What is added is on its way before the barrier.
 LATHE_DEVICE void finish_rows(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
-                              int first, int count, f32 factor) {
+                              int first, int count) {
   const int threads = phase.warps * kWarp, met_in_row = places(phase, s);
   const f32* sums = partial_sums(phase);
+  ++phase.turn;
+  int index = thread_index() / 4;
+  if (index - lane_index() / 4 >= count * 16) {  // nothing for this warp
+    block_barrier();
+    return;
+  }
   bool met = false;
+  f32 factor = 1;
   LATHE_UNROLL(1)
-  for (int base = 0; base < count * 64 || !met; base += threads) {
-    const int index = (base + thread_index()) / 4;
+  for (; index - lane_index() / 4 < count * 16; index += threads / 4) {
     const bool real = index < count * 16;
     const int place = real ? index / 16 : 0, row = index % 16;
     const f32* bias = nullptr;
@@ -399,7 +413,10 @@ LATHE_DEVICE void finish_rows(Phase& phase, const MatvecShape& s, const MatvecOp
     if (mine && bias) added = *bias;
     u32 old = 0;
     if (mine && o.residual) old = look_one(phase.exchange, o.residual + at);
-    if (!met) block_barrier();
+    if (!met) {
+      if (o.norm) factor = inverse_rms(phase, 0, s);
+      block_barrier();
+    }
     met = true;
     f32 value = gather_sum(sums, place, row, met_in_row) * factor;
     if (!mine) continue;
@@ -414,7 +431,6 @@ LATHE_DEVICE void finish_rows(Phase& phase, const MatvecShape& s, const MatvecOp
       send(phase.exchange, o.y + at, value);
     }
   }
-  ++phase.turn;
 }
 
 LATHE_DEVICE f32 activated(f32 v, int activation) {
@@ -424,20 +440,23 @@ LATHE_DEVICE f32 activated(f32 v, int activation) {
 // What becomes of gate and up sums: with kGateAndUp both are there, first the gates' row tiles;
 // with kGateOnly a thread keeps the gates that it will itself want with kUpOnly.
 enum : int { kGateAndUp, kGateOnly, kUpOnly };
-LATHE_DEVICE void finish_gated(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
-                               int first, int at, int count, int part, f32 factor) {
-  block_barrier();
+LATHE_DEVICE void finish_gated(Phase& phase, const MatvecShape& s, const MatvecOperands& o, int at,
+                               int count, int part) {
   const f32* sums = partial_sums(phase);
   const int threads = phase.warps * kWarp, met_in_row = places(phase, s);
+  ++phase.turn;
+  int index = thread_index() / 4;
+  const bool any = index - lane_index() / 4 < count * 16;
+  const f32 factor = any ? inverse_rms(phase, 0, s) : 0.0f;
+  block_barrier();
   LATHE_UNROLL(1)
-  for (int base = 0; base < count * 64; base += threads) {
-    const int index = (base + thread_index()) / 4;
+  for (; index - lane_index() / 4 < count * 16; index += threads / 4) {
     const bool real = index < count * 16;
     const int place = real ? index / 16 : 0, row = index % 16;
     const f32 sum = gather_sum(sums, place, row, met_in_row) * factor;
     f32 up = sum, gate = sum;
     if (part == kGateAndUp) up = gather_sum(sums, place + count, row, met_in_row) * factor;
-    const int out = (first + at + place) * 16 + row;
+    const int out = (s.first[0] + at + place) * 16 + row;
     if (!real || thread_index() % 4 != 0 || out >= s.rows[0]) continue;
     f32* kept = gate_values(phase) + at * 16 + index;
     if (part == kGateOnly) {
@@ -447,74 +466,79 @@ LATHE_DEVICE void finish_gated(Phase& phase, const MatvecShape& s, const MatvecO
     if (part == kUpOnly) gate = *kept;
     send(phase.exchange, o.y + out, activated(gate, s.activation) * up);
   }
-  ++phase.turn;
+}
+
+template <int kSubs>
+LATHE_DEVICE void stream_matrix(Phase& phase, const MatvecShape& s, int m, u32 features,
+                                TileCursor& cursor, int end, int at) {
+  const int format = m == 0 ? s.format[0] : m == 1 ? s.format[1] : s.format[2];
+  stream_format<kSubs>(phase, s, format, features, cursor, end, at);
+}
+
+// A phase whose sums do not fit at once: the matrices' row tiles one after the other, cut into
+// batches, gates and ups in batches of their own.
+template <int kSubs>
+LATHE_DEVICE void matvec_in_batches(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
+                                    u32 features) {
+  const bool gated = s.kind == kGatedRows;
+  const int end_of_all = gated ? 2 * s.most : s.most;
+  const int total = gated ? s.count[0] : s.count[0] + s.count[1] + s.count[2];
+  TileCursor cursor = first_tile(s);
+  LATHE_UNROLL(1)
+  for (int at = 0; at < end_of_all;) {
+    int end = at + s.batch;
+    if (gated && at < s.most) end = min_int(end, s.most);
+    int before = 0;
+    LATHE_UNROLL(1)
+    for (int m = 0; m < 3; ++m) {
+      const int own = m == 0 ? s.count[0] : m == 1 ? s.count[1] : s.count[2];
+      const int base = gated ? m * s.most : before;
+      const int stop = min_int(end - base, own);
+      if (own > 0 && stop > 0 && at < base + own) {
+        if (at <= base) cursor = first_tile(s);
+        stream_matrix<kSubs>(phase, s, m, features, cursor, stop, base - at);
+      }
+      before += own;
+    }
+    if (gated) {
+      const bool gates = at < s.most;
+      const int from = gates ? at : at - s.most;
+      const int stop = min_int(gates ? end : end - s.most, total);
+      finish_gated(phase, s, o, from, max_int(stop - from, 0), gates ? kGateOnly : kUpOnly);
+    } else {
+      finish_rows(phase, s, o, at, max_int(min_int(end, total) - at, 0));
+    }
+    at = end;
+  }
 }
 
 // One phase. The matrices' rows are those of y, one after the other; or the first two are gate and
 // up with kGatedRows. See load_vector() for norm, post and the streams. `features` is constant: a
-// bit for each format that may come, and kJoins.
+// bit for each format that may come, and kJoins. kSubs is that of all phases, or 0 for what s says.
+template <int kSubs>
 LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
                          u32 features) {
   load_vector(phase, s, o, features);
-  const f32 factor = o.norm ? inverse_rms(phase, 0, s) : 1.0f;
-  const bool gated = s.kind == kGatedRows;
-  int tiles[3], begin[3], count[3];
-  LATHE_UNROLL(3)
-  for (int m = 0; m < 3; ++m) tiles[m] = ceil_div(s.rows[m], 16);
-  const int units = gated ? tiles[0] : tiles[0] + tiles[1] + tiles[2];
-  begin[0] = 0;
-  begin[1] = gated ? 0 : tiles[0];
-  begin[2] = tiles[0] + tiles[1];
-  int first, last;
-  block_share(0, units, units, phase.block, phase.blocks, first, last);
-  LATHE_UNROLL(3)
-  for (int m = 0; m < 3; ++m) {
-    int low, high;
-    block_share(begin[m], tiles[m], units, phase.block, phase.blocks, low, high);
-    count[m] = high - low;
+  if (s.batch > 0) {
+    matvec_in_batches<kSubs>(phase, s, o, features);
+    return;
   }
-  const int most = ceil_div(units, phase.blocks), half = kPartialFloats / (16 * places(phase, s));
-  // With one batch both halves of the partial sums are its own: the barrier after the next vector
-  // keeps the next sums away.
-  const int all = gated ? 2 * most : most;
-  const int capacity = all <= 2 * half ? 2 * half : half;
-  if (capacity > half) phase.turn &= ~1u;
-  // The matrices' row tiles one after the other, `at` in all, cut into batches.
-  const int total = gated ? count[0] + count[1] : last - first;
-  const int batch_end = gated ? 2 * most : most;
-  TileCursor cursor = first_tile(s);
+  // Both halves of the partial sums: the barrier after the next vector keeps the next sums away.
+  phase.turn &= ~1u;
+  int at = 0;
   LATHE_UNROLL(1)
-  for (int at = 0; at < batch_end;) {
-    // Gate and up meet in one batch, or in batches of their own.
-    int end = at + capacity;
-    if (gated && capacity == half) end = at < most ? min_int(end, most) : end;
-    int before = 0;
-    LATHE_UNROLL(1)
-    for (int m = 0; m < 3; ++m) {
-      const int own = m == 0 ? count[0] : m == 1 ? count[1] : count[2];
-      // With gates in batches of their own, places count by what the largest share has.
-      const int base = gated && capacity == half ? m * most : before;
-      const int stop = min_int(end - base, own);
-      if (own > 0 && stop > 0 && at < base + own) {
-        if (at <= base) cursor = first_tile(s);
-        const int format = m == 0 ? s.format[0] : m == 1 ? s.format[1] : s.format[2];
-        stream_format(phase, s, format, features, cursor, stop, base - at);
-      }
-      before += own;
+  for (int m = 0; m < 3; ++m) {
+    const int own = m == 0 ? s.count[0] : m == 1 ? s.count[1] : s.count[2];
+    if (own > 0) {
+      TileCursor cursor = first_tile(s);
+      stream_matrix<kSubs>(phase, s, m, features, cursor, own, at);
     }
-    if (!gated) {
-      finish_rows(phase, s, o, first + at, max_int(min_int(end, total) - at, 0), factor);
-    } else if (capacity > half) {
-      finish_gated(phase, s, o, first, 0, count[0], kGateAndUp, factor);
-    } else {
-      const bool gates = at < most;
-      const int from = gates ? at : at - most;
-      const int stop = min_int(gates ? end : end - most, count[0]);
-      finish_gated(phase, s, o, first, from, max_int(stop - from, 0), gates ? kGateOnly : kUpOnly,
-                   factor);
-    }
-    at = end;
+    at += own;
   }
+  if (s.kind == kGatedRows)
+    finish_gated(phase, s, o, 0, s.count[0], kGateAndUp);
+  else
+    finish_rows(phase, s, o, 0, at);
 }
 
 // The phase as a kernel of its own. The weights' first tiles are on their way before the vector is
@@ -530,36 +554,35 @@ LATHE_OP matvec_kernel(const u8* w_a, const u8* w_b, const u8* w_c, const f32* f
   allow_dependents();
   const int ring = stream_bytes(warps, slots, slot_bytes);
   const int columns = ceil_div(ceil_div(k, 64) * 2, subs);
-  const MatvecShape s = {k,
-                         subs,
-                         columns,
-                         warps / columns,
-                         warps % columns,
-                         ceil_div(65536, columns),
-                         {n_a, n_b, n_c},
-                         {format_a, format_b, format_c},
-                         kind,
-                         activation,
-                         1.0f / static_cast<f32>(k),
-                         epsilon};
+  MatvecShape s = {};
+  s.k = k;
+  s.subs = subs;
+  s.columns = columns;
+  s.step_rows = warps / columns;
+  s.step_columns = warps % columns;
+  s.first_rows = ceil_div(65536, columns);
+  s.rows[0] = n_a;
+  s.rows[1] = n_b;
+  s.rows[2] = n_c;
+  s.format[0] = format_a;
+  s.format[1] = format_b;
+  s.format[2] = format_c;
+  s.kind = kind;
+  s.activation = activation;
+  s.inverse_k = 1.0f / static_cast<f32>(k);
+  s.epsilon = epsilon;
+  share_phase(s, block_x(), blocks, warps);
   const MatvecOperands o = {from,     norm,       post, stream_in, {bias_a, bias_b, bias_c},
                             residual, stream_out, y};
   StreamEntry* entries =
       reinterpret_cast<StreamEntry*>(shared + ring + kPhaseScratch + columns * kColumnBytes);
-  const int tiles_a = ceil_div(n_a, 16), tiles_b = ceil_div(n_b, 16), tiles_c = ceil_div(n_c, 16);
-  const bool gated = kind == kGatedRows;
-  const int units = gated ? tiles_a : tiles_a + tiles_b + tiles_c;
   if (thread_index() == 0) {
     const u8* matrices[3] = {w_a, w_b, w_c};
-    const int begins[3] = {0, gated ? 0 : tiles_a, tiles_a + tiles_b};
-    const int counts[3] = {tiles_a, tiles_b, tiles_c}, bytes[3] = {bytes_a, bytes_b, bytes_c};
+    const int bytes[3] = {bytes_a, bytes_b, bytes_c};
     LATHE_UNROLL(3)
-    for (int m = 0; m < 3; ++m) {
-      int first, last;
-      block_share(begins[m], counts[m], units, block_x(), blocks, first, last);
-      entries[m] = {matrices[m] + static_cast<i64>(first) * (columns * bytes[m]),
-                    static_cast<u32>((last - first) * columns), static_cast<u32>(bytes[m])};
-    }
+    for (int m = 0; m < 3; ++m)
+      entries[m] = {matrices[m] + static_cast<i64>(s.first[m]) * (columns * bytes[m]),
+                    static_cast<u32>(s.count[m] * columns), static_cast<u32>(bytes[m])};
   }
   block_barrier();
   Phase phase;
@@ -576,7 +599,7 @@ LATHE_OP matvec_kernel(const u8* w_a, const u8* w_b, const u8* w_c, const f32* f
   open_stream(phase.stream, shared, entries, 3, 1, slots, slot_bytes, warps);
   wait_for_predecessor();
   const u32 features = 1u << format_a | 1u << format_b | 1u << format_c | (post ? kJoins : 0u);
-  matvec(phase, s, o, features);
+  matvec<0>(phase, s, o, features);
 }
 
 }  // namespace lathe::dev

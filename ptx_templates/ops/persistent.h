@@ -18,7 +18,7 @@ struct TokenState {
 };
 
 struct PersistentOperands {
-  const StepRecord* steps;
+  const StepRecord* steps;     // those of block 0, then those of block 1 ...
   const StreamEntry* entries;  // entry_count for each block
   TokenControl* control;
   PersistentState* state;
@@ -117,8 +117,9 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
     token.token = o.control->token;
     token.position = o.control->position;
   }
-  place_record(records, 0, record_word(o.steps, 0));
-  u64 next_word = record_word(o.steps, 1);
+  const StepRecord* steps = o.steps + phase.block * shape.steps;
+  place_record(records, 0, record_word(steps, 0));
+  u64 next_word = record_word(steps, 1);
   const u32 epoch = o.state->epoch;
   block_barrier();
   open_stream(phase.stream, shared, entries, shape.entries, tokens, shape.slots, shape.slot_bytes,
@@ -132,12 +133,10 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
       // Two steps ahead: a word a thread is on its way from memory while the step before runs. Every
       // step has a barrier, and four slots keep a late reader's record whole.
       place_record(records, (number + 1) % kRecordSlots, next_word);
-      next_word = record_word(o.steps, i + 2 < shape.steps ? i + 2 : i + 2 - shape.steps);
+      next_word = record_word(steps, i + 2 < shape.steps ? i + 2 : i + 2 - shape.steps);
       const StepRecord& record = records[number % kRecordSlots];
       if (record.step == kMatvecStep) {
-        MatvecShape s = record.matvec.shape;
-        if (Phases::subs > 0) s.subs = Phases::subs;
-        matvec(phase, s, record.matvec.operands, Phases::features);
+        matvec<Phases::subs>(phase, record.matvec.shape, record.matvec.operands, Phases::features);
       } else if (record.step == kAttendStep) {
         block_barrier();
         Phases::attend(record.variant, phase, record.attend, token.position);

@@ -22,10 +22,36 @@ struct MatvecShape {
   i32 k, subs, columns;         // values of the vector; sub-blocks per tile; tiles per row
   i32 step_rows, step_columns;  // warps / columns and warps % columns: to a warp's next tile
   i32 first_rows;               // 65536 / columns rounded up: warp's first row tile, times 65536
-  i32 rows[3], format[3];       // of the matrices; formats by number, kTile..., 0 rows for those that are not there
+  i32 rows[3], format[3];       // of the matrices; formats by number, kTile...
   i32 kind, activation;
   f32 inverse_k, epsilon;
+  // The block's share: row tiles of each matrix, the first of them, and in how many batches the
+  // blocks work, 0 for all at once (see matvec()).
+  i32 count[3], first[3];
+  i32 most, batch;
 };
+
+// The block's share of a phase, and how much of it is done at a time: all of it where the partial
+// sums of the block with the most fit, in both halves of their place. Else batches of one half, the
+// halves taking turns, so that each batch needs one barrier.
+LATHE_SHAPE void share_phase(MatvecShape& s, int block, int blocks, int warps) {
+  const bool gated = s.kind == kGatedRows;
+  int tiles[3] = {}, units = 0, begin = 0;
+  for (int m = 0; m < 3; ++m) {
+    tiles[m] = ceil_div(s.rows[m], 16);
+    units += tiles[m];
+  }
+  if (gated) units = tiles[0];
+  for (int m = 0; m < 3; ++m) {
+    const int low = block * units / blocks - begin, high = (block + 1) * units / blocks - begin;
+    s.first[m] = min_int(max_int(low, 0), tiles[m]);
+    s.count[m] = min_int(max_int(high, 0), tiles[m]) - s.first[m];
+    if (!gated) begin += tiles[m];
+  }
+  s.most = ceil_div(units, blocks);
+  const int half = kPartialFloats / (16 * min_int(s.columns, warps));
+  s.batch = s.most * (gated ? 2 : 1) <= 2 * half ? 0 : half;
+}
 
 struct MatvecOperands {
   const f32 *from, *norm, *post, *stream_in, *bias[3], *residual;

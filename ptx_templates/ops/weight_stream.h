@@ -12,16 +12,6 @@
 
 namespace lathe::dev {
 
-// The part [first, last) of the row tiles [begin, begin + count) that is a block's, counted from
-// `begin`, when `phase` row tiles are dealt to all blocks.
-LATHE_DEVICE void block_share(int begin, int count, int phase, int block, int blocks, int& first,
-                              int& last) {
-  const u32 b = static_cast<u32>(block), all = static_cast<u32>(blocks);
-  const u32 units = static_cast<u32>(phase);
-  first = min_int(max_int(static_cast<i32>(b * units / all) - begin, 0), count);
-  last = min_int(max_int(static_cast<i32>((b + 1) * units / all) - begin, 0), count);
-}
-
 // The part of lane 0's state that changes from matrix to matrix, in shared memory: registers are
 // for the products.
 struct StreamSteps {
