@@ -15,6 +15,7 @@
   FILE(ops_argmax, "ops/argmax.h")                 \
   FILE(ops_attend, "ops/attend.h")                 \
   FILE(ops_attend_merge, "ops/attend_merge.h")     \
+  FILE(ops_attend_short, "ops/attend_short.h")     \
   FILE(ops_attend_vectors, "ops/attend_vectors.h") \
   FILE(ops_attention, "ops/attention.h")           \
   FILE(ops_candidates, "ops/candidates.h")         \

@@ -43,9 +43,16 @@ int columns(const Program& program) {
   return most;
 }
 
+int attend_bytes(const Program& program) {
+  int most = 0;
+  for (const KernelKey& key : program.attends)
+    most = std::max(most, static_cast<int>(row(key.type).geometry(key).shared_bytes));
+  return most;
+}
+
 dev::PersistentLayout layout(const Program& program) {
   return dev::persistent_layout(program.warps, program.stages, program.slot_bytes,
-                                columns(program), program.entries);
+                                columns(program), program.entries, attend_bytes(program));
 }
 
 // Sub-blocks per tile when all matrices have the same, else 0: then it is data.
@@ -164,12 +171,12 @@ Result<std::string> cuda_source(const Program& program) {
       "    PersistentState* state, u64* candidates, i32* history, i32* recent,\n"
       "    int tokens, int chooses) {{\n"
       "  run_persistent<Phases>({{steps, entries, control, state, candidates, history, recent}},\n"
-      "                         {{{}, {}, {}, {}, {}, {}, {}}}, tokens, chooses);\n"
+      "                         {{{}, {}, {}, {}, {}, {}, {}, {}}}, tokens, chooses);\n"
       "}}\n",
       tiles ? "embed_tiles" : "embed", features(program), common_subs(program),
       attend_text(program), embed_text(program.embed), program.warps * 32, kEntry, program.steps,
       program.entries, program.blocks, program.warps, program.stages, program.slot_bytes,
-      columns(program));
+      columns(program), attend_bytes(program));
 }
 
 Result<Ptx> emit_program(const Program& program, const Target& target,

@@ -47,11 +47,11 @@ Result<void> check(const KernelKey& key) {
 }
 
 Geometry geometry(const KernelKey& key) {
-  const dev::AttendShared shared =
-      dev::attend_shared(shape(key), key.head_dim, value_bytes(key), key.splits, key.warps);
+  const int bytes = dev::attend_bytes(key.heads, key.kv_heads, key.head_dim, value_bytes(key),
+                                      key.splits, key.warps);
   return {.grid_x = static_cast<unsigned>(key.kv_heads * key.splits),
           .threads = static_cast<unsigned>(key.warps * 32),
-          .shared_bytes = static_cast<unsigned>(shared.bytes)};
+          .shared_bytes = static_cast<unsigned>(bytes)};
 }
 
 std::int64_t partial_values(const KernelKey& key) {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "ops/attend_merge.h"
+#include "ops/attend_short.h"
 #include "ops/attend_vectors.h"
 
 namespace lathe::dev {
@@ -258,7 +259,7 @@ LATHE_DEVICE void attend_split(const Exchange& e, const AttendOperands& o, const
 }
 
 // All of the grid: `block` of `blocks` blocks of `warps` warps; each calls once per token and
-// layer. `shared` is 16-byte aligned, attend_shared(...).bytes long, used by nothing else between
+// layer. `shared` is 16-byte aligned, attend_bytes(...) long, used by nothing else between
 // the block barriers before and after the call. Blocks without work do nothing. The new rows are
 // read by other blocks from the next token on: whatever hands over the token must order that.
 template <class Kv>
@@ -274,6 +275,11 @@ LATHE_DEVICE void attend_phase(const Exchange& e, const AttendOperands& o, const
     if (item >= n.kv_heads * splits) return;
     if (round > 0) block_barrier();
     const int kv_head = item % n.kv_heads, split = item / n.kv_heads;
+    if (splits == 1 && visible <= kAttendShortPositions &&
+        attend_in_short(s.group, n.head_dim, Kv::bytes, warps)) {
+      attend_short<Kv>(e, o, n, position, kv_head, warps, shared);
+      continue;
+    }
     if (s.padded == 1)
       attend_split<Kv, 1>(e, o, n, s, position, kv_head, split, splits, warps, shared);
     else if (s.padded == 2)

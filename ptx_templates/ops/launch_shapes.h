@@ -169,6 +169,37 @@ LATHE_SHAPE AttendShared attend_shared(const AttendShape& s, int head_dim, int v
   return m;
 }
 
+// The same for a short context in one block (ops/attend_short.h): queries, the new key and value,
+// weights and sums per head, then each warp's part of the result.
+enum : int { kAttendShortPositions = 256, kAttendShortBytes = 40960 };
+struct AttendShort {
+  int fresh, packed, weights, sums, partial, bytes;
+};
+LATHE_SHAPE AttendShort attend_short_shared(int group, int head_dim, int value_bytes, int warps) {
+  AttendShort m{};
+  m.fresh = group * head_dim * 4;
+  m.packed = m.fresh + 2 * round_up(head_dim * 4, 16);
+  m.weights = m.packed + 2 * kv_row_bytes(value_bytes, head_dim);
+  m.sums = m.weights + group * kAttendShortPositions * 4;
+  m.partial = m.sums + round_up(group * 4, 16);
+  m.bytes = m.partial + warps * group * head_dim * 4;
+  return m;
+}
+// Whether a block may do so: few enough heads, and shared memory that leaves room for other things.
+LATHE_SHAPE bool attend_in_short(int group, int head_dim, int value_bytes, int warps) {
+  return group <= 8 && warps >= group &&
+         attend_short_shared(group, head_dim, value_bytes, warps).bytes <= kAttendShortBytes;
+}
+
+// What a block of fused attention needs in all.
+LATHE_SHAPE int attend_bytes(int heads, int kv_heads, int head_dim, int value_bytes, int splits,
+                             int warps) {
+  const AttendShape s = attend_shape(heads, kv_heads, head_dim, value_bytes);
+  const int bytes = attend_shared(s, head_dim, value_bytes, splits, warps).bytes;
+  if (!attend_in_short(s.group, head_dim, value_bytes, warps)) return bytes;
+  return max_int(bytes, attend_short_shared(s.group, head_dim, value_bytes, warps).bytes);
+}
+
 // Floats that a split leaves for the merge: values, then maximum and sum of weights per head.
 LATHE_SHAPE int attend_partial_floats(int group, int head_dim) {
   return round_up(group * (head_dim + 2), 4);
@@ -189,17 +220,18 @@ LATHE_SHAPE int top_k_shared_bytes(int n, int blocks, int threads) {
 }
 
 // The shared memory of a block of a persistent kernel, in bytes from its beginning; first come the
-// rings of weights. Attention makes do with what the matrix-vector phases have as scratch.
+// rings of weights. Attention has the scratch and
+// the activations of the matrix-vector phases.
 enum : int { kRecordWords = 24, kRecordSlots = 4, kTokenStateBytes = 144 };
 struct PersistentLayout {
   int scratch, columns, records, token, entries, bytes;
 };
 LATHE_SHAPE PersistentLayout persistent_layout(int warps, int slots, int slot_bytes, int columns,
-                                               int entries) {
+                                               int entries, int attend_bytes) {
   PersistentLayout m{};
   m.scratch = stream_bytes(warps, slots, slot_bytes);
   m.columns = m.scratch + kPhaseScratch;
-  m.records = m.columns + max_int(columns * kColumnBytes, int{kAttendShared} - int{kPhaseScratch});
+  m.records = m.columns + max_int(columns * kColumnBytes, round_up(attend_bytes, 16) - int{kPhaseScratch});
   m.token = m.records + kRecordSlots * kRecordWords * 8;
   m.entries = m.token + kTokenStateBytes;
   m.bytes = m.entries + entries * kStreamEntryBytes;

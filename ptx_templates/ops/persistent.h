@@ -28,7 +28,7 @@ struct PersistentOperands {
 };
 
 struct PersistentShape {
-  int steps, entries, blocks, warps, slots, slot_bytes, columns;
+  int steps, entries, blocks, warps, slots, slot_bytes, columns, attend_bytes;
 };
 
 static_assert(sizeof(TokenState) <= kTokenStateBytes, "the place of TokenState");
@@ -94,7 +94,7 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
                                  int tokens, int chooses) {
   u8* shared = shared_memory();
   const PersistentLayout m = persistent_layout(shape.warps, shape.slots, shape.slot_bytes,
-                                               shape.columns, shape.entries);
+                                               shape.columns, shape.entries, shape.attend_bytes);
   StepRecord* records = reinterpret_cast<StepRecord*>(shared + m.records);
   TokenState& token = *reinterpret_cast<TokenState*>(shared + m.token);
   StreamEntry* entries = reinterpret_cast<StreamEntry*>(shared + m.entries);
