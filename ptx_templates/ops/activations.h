@@ -12,25 +12,27 @@ LATHE_DEVICE u32 gather_bytes(const u32* q, u32 selector) {
                       0x5410u);
 }
 
-// Rounds the lane's 8 values of sub-block g, v[0..3] of its first half and v[4..7] of its second,
-// to integers with the sub-block's scale, and puts them into a column for load_activation(). A NaN
-// or an infinity becomes a scale that is NaN.
-LATHE_DEVICE void store_activation(u8* column, const f32 (&v)[8]) {
+// A warp takes four sub-blocks of 32 values at once, eight lanes each, four values a lane. Rounds
+// the lane's values to integers with the sub-block's scale and puts them where load_activation()
+// finds them: `column` is the sub-block's tile column, `sub` its number there; all lanes
+// call, those whose sub-block is not `there` for the others' sake. A NaN or an infinity
+// becomes a scale that is NaN.
+LATHE_DEVICE void store_activation(u8* column, bool there, int sub, const f32 (&v)[4]) {
   // As integers, magnitudes are ordered and NaN is above all.
   u32 top = 0;
-  LATHE_UNROLL(8)
-  for (int i = 0; i < 8; ++i) {
+  LATHE_UNROLL(4)
+  for (int i = 0; i < 4; ++i) {
     const u32 magnitude = as_u32(v[i]) & 0x7fffffffu;
     top = magnitude > top ? magnitude : top;
   }
-  LATHE_UNROLL(2)
-  for (int mask = 1; mask <= 2; mask *= 2) {
+  LATHE_UNROLL(3)
+  for (int mask = 1; mask <= 4; mask *= 2) {
     const u32 other = shuffle_xor(top, mask);
     top = other > top ? other : top;
   }
-  // The power of two that brings the largest into 2^14 ... 127 * 257: it costs half a bit on
-  // average, and no division. Where all is below 2^-100, it is below what a sum with anything else
-  // would notice.
+  // The power of two that brings the largest into 2^14 ... 127 * 257: it costs half a bit on average,
+  // and no division. Where all is below 2^-100, it is below what a sum with anything else would
+  // notice.
   const bool none = top < 0x0d800000u, finite = top < 0x7f800000u;
   const u32 exponent = (top + 0x00010200u) & 0x7f800000u;
   const f32 inverse = none ? 0.0f : as_f32(((254u + 14u) << 23) - exponent);
@@ -39,38 +41,28 @@ LATHE_DEVICE void store_activation(u8* column, const f32 (&v)[8]) {
   // 1.5 * 2^23 leaves the nearest integer in the low bits; 128 more makes byte 1 the upper limb
   // and, but for its top bit, byte 0 the lower.
   const f32 magic = 12582912.0f + 128.0f;
-  u32 q[8];
-  LATHE_UNROLL(8)
-  for (int i = 0; i < 8; ++i) q[i] = finite ? as_u32(fma(v[i], inverse, magic)) : as_u32(magic);
-  const int lane = lane_index(), g = lane / 4, t = lane % 4;
-  i32 sum[2];
-  u32 high[2], low[2];
-  LATHE_UNROLL(2)
-  for (int h = 0; h < 2; ++h) {
-    low[h] = gather_bytes(q + 4 * h, 0x0040u) ^ 0x80808080u;
-    high[h] = gather_bytes(q + 4 * h, 0x0051u);
-    sum[h] = dot4(high[h], 0x01010101u, 0) * 256 + dot4(low[h], 0x01010101u, 0);
-    sum[h] += static_cast<i32>(shuffle_xor(static_cast<u32>(sum[h]), 1));
-    sum[h] += static_cast<i32>(shuffle_xor(static_cast<u32>(sum[h]), 2));
+  u32 q[4];
+  LATHE_UNROLL(4)
+  for (int i = 0; i < 4; ++i) q[i] = finite ? as_u32(fma(v[i], inverse, magic)) : as_u32(magic);
+  const u32 low = gather_bytes(q, 0x0040u) ^ 0x80808080u, high = gather_bytes(q, 0x0051u);
+  i32 sum = dot4(high, 0x01010101u, 0) * 256 + dot4(low, 0x01010101u, 0);
+  sum += static_cast<i32>(shuffle_xor(static_cast<u32>(sum), 1));
+  sum += static_cast<i32>(shuffle_xor(static_cast<u32>(sum), 2));
+  const i32 whole = sum + static_cast<i32>(shuffle_xor(static_cast<u32>(sum), 4));
+  if (!there) return;
+  // Sub-block s is number p = s & 1 of the lanes 4g + t with g / 2 = s / 2: the upper limb of the
+  // even g, the lower of the odd ones.
+  const int lane = lane_index() % 8, half = lane / 4, t = lane % 4, p = sub & 1, pair = sub / 2;
+  u8* q_place = column + (8 * pair + t) * 16 + p * 8 + half * 4;
+  *reinterpret_cast<u32*>(q_place) = high;
+  *reinterpret_cast<u32*>(q_place + 64) = low;
+  if (t == 0)
+    *reinterpret_cast<i32*>(column + 576 + pair * 16 + p * 8 + half * 4) = sum;
+  if (lane == 0) {
+    f32* place = reinterpret_cast<f32*>(column + 512 + pair * 16 + p * 4);
+    place[0] = scale;
+    place[2] = scale * static_cast<f32>(whole);
   }
-  // Sub-block g is number p = g & 1 of the lanes 4g' + t with g' / 2 = g / 2: the upper limb of the
-  // even ones, the lower of the odd ones.
-  u8* q_place = column + (lane & ~4) * 16 + (g & 1) * 8;
-  *reinterpret_cast<u64*>(q_place) = static_cast<u64>(high[1]) << 32 | high[0];
-  *reinterpret_cast<u64*>(q_place + 64) = static_cast<u64>(low[1]) << 32 | low[0];
-  if (t == 0) {
-    u8* s_place = column + 512 + g / 2 * 16 + (g & 1) * 4;
-    *reinterpret_cast<f32*>(s_place) = scale;
-    *reinterpret_cast<f32*>(s_place + 8) = scale * static_cast<f32>(sum[0] + sum[1]);
-    *reinterpret_cast<u64*>(column + 576 + g / 2 * 16 + (g & 1) * 8) =
-        static_cast<u64>(static_cast<u32>(sum[1])) << 32 | static_cast<u32>(sum[0]);
-  }
-}
-
-// The two places of four values that lane 4g + t holds of tile column `column`.
-LATHE_DEVICE int value_place(int column, int subs, int half) {
-  const int g = lane_index() / 4, t = lane_index() % 4;
-  return (column * subs + g) * 32 + 16 * half + 4 * t;
 }
 
 }  // namespace lathe::dev

@@ -75,141 +75,109 @@ LATHE_DEVICE f32 inverse_rms(Phase& phase, int which, const MatvecShape& s) {
   return reciprocal_root(fma(sum, s.inverse_k, s.epsilon));
 }
 
-LATHE_DEVICE f32x4 load_four(const f32* p) {
-  return *reinterpret_cast<const f32x4*>(p);
-}
-
-// Columns of a vector that one warp takes at once, so that their loads share one latency.
-template <int kAhead>
-struct Slice {
-  f32 v[kAhead][8];
+// A warp takes a vector in runs of 128 values, four a lane, and several runs at once, so that their
+// loads share one latency.
+enum : int { kRunValues = 4 * kWarp };
+template <int kRuns>
+struct Runs {
+  f32 v[kRuns][4];
 };
 
-// Where the lane's half of a column is in memory, and whether it is in the vector at all.
-struct Place {
-  int at;
-  bool held;
-};
-LATHE_DEVICE Place place_of(const MatvecShape& s, int column, int half) {
-  const int at = value_place(column, s.subs, half);
-  return {at, column < s.columns && lane_index() / 4 < s.subs && at < s.k};
+LATHE_DEVICE void keep(f32 (&v)[4], const f32x4& four) {
+  v[0] = four.x;
+  v[1] = four.y;
+  v[2] = four.z;
+  v[3] = four.w;
 }
 
-// Reads the columns `first`, `first` + warps ... of a vector that other blocks may still be
-// writing.
+// Reads runs `first`, `first` + warps ... of a vector that other blocks may still be writing, zeros
+// past its end.
 //
 // What is not there yet is asked for again and again by one lane of the warp only, the first that
 // misses something: all of them together would take a good part of the L2 cache's bandwidth from
 // the weights of the blocks that are late.
-template <int kAhead>
-LATHE_DEVICE void receive_slice(const Exchange& e, const MatvecShape& s, int first, int warps,
-                                const f32* from, Slice<kAhead>& x) {
-  u32x4 seen[kAhead][2];
+template <int kRuns>
+LATHE_DEVICE void receive_runs(const Exchange& e, int k, int first, int warps, const f32* from,
+                               Runs<kRuns>& x) {
+  u32x4 seen[kRuns];
+  int at = first * kRunValues + 4 * lane_index();
   LATHE_UNROLL(4)
-  for (int j = 0; j < kAhead; ++j) {
-    LATHE_UNROLL(2)
-    for (int half = 0; half < 2; ++half) {
-      const Place place = place_of(s, first + j * warps, half);
-      seen[j][half] = {e.tag, e.tag, e.tag, e.tag};
-      if (place.held) seen[j][half] = look(e, from + place.at);
-    }
+  for (int j = 0; j < kRuns; ++j) {
+    seen[j] = {e.tag, e.tag, e.tag, e.tag};
+    if (at + j * warps * kRunValues < k) seen[j] = look(e, from + at + j * warps * kRunValues);
   }
   if (e.polled) {
     LATHE_UNROLL(1)
     for (int polls = 0;; ++polls) {
       const f32* missing = nullptr;
       LATHE_UNROLL(4)
-      for (int j = 0; j < kAhead; ++j) {
-        LATHE_UNROLL(2)
-        for (int half = 0; half < 2; ++half)
-          if (not_arrived(seen[j][half], e.tag))
-            missing = from + place_of(s, first + j * warps, half).at;
-      }
+      for (int j = 0; j < kRuns; ++j)
+        if (not_arrived(seen[j], e.tag)) missing = from + at + j * warps * kRunValues;
       const u32 lanes = ballot(missing != nullptr);
       if (lanes == 0 || give_up(e, polls)) break;
       if (missing && (lanes & ((1u << lane_index()) - 1)) == 0)
         receive(e, missing, look(e, missing));
       warp_barrier();
       LATHE_UNROLL(4)
-      for (int j = 0; j < kAhead; ++j) {
-        LATHE_UNROLL(2)
-        for (int half = 0; half < 2; ++half)
-          if (not_arrived(seen[j][half], e.tag))
-            seen[j][half] = look(e, from + place_of(s, first + j * warps, half).at);
-      }
+      for (int j = 0; j < kRuns; ++j)
+        if (not_arrived(seen[j], e.tag)) seen[j] = look(e, from + at + j * warps * kRunValues);
     }
   }
   LATHE_UNROLL(4)
-  for (int j = 0; j < kAhead; ++j) {
-    LATHE_UNROLL(2)
-    for (int half = 0; half < 2; ++half) {
-      const f32x4 four = without_tags(seen[j][half]);
-      f32* v = x.v[j] + 4 * half;
-      v[0] = four.x;
-      v[1] = four.y;
-      v[2] = four.z;
-      v[3] = four.w;
-    }
-  }
+  for (int j = 0; j < kRuns; ++j) keep(x.v[j], without_tags(seen[j]));
 }
 
-template <int kAhead>
-LATHE_DEVICE f32 sum_of_squares(const Slice<kAhead>& x) {
+template <int kRuns>
+LATHE_DEVICE f32 sum_of_squares(const Runs<kRuns>& x) {
   f32 sum = 0;
   LATHE_UNROLL(4)
-  for (int j = 0; j < kAhead; ++j) {
-    LATHE_UNROLL(8)
-    for (int i = 0; i < 8; ++i) sum = fma(x.v[j][i], x.v[j][i], sum);
+  for (int j = 0; j < kRuns; ++j) {
+    LATHE_UNROLL(4)
+    for (int i = 0; i < 4; ++i) sum = fma(x.v[j][i], x.v[j][i], sum);
   }
   return sum;
 }
 
-// Columns of weights, which no one is writing.
-template <int kAhead>
-LATHE_DEVICE void load_weights(const MatvecShape& s, int first, int warps, const f32* from,
-                               Slice<kAhead>& w) {
+// Runs of weights, which no one is writing.
+template <int kRuns>
+LATHE_DEVICE void load_weights(int k, int first, int warps, const f32* from, Runs<kRuns>& w) {
+  const int at = first * kRunValues + 4 * lane_index();
   LATHE_UNROLL(4)
-  for (int j = 0; j < kAhead; ++j) {
-    LATHE_UNROLL(2)
-    for (int half = 0; half < 2; ++half) {
-      const Place place = place_of(s, first + j * warps, half);
-      f32x4 four = {0, 0, 0, 0};
-      if (place.held) four = load_four(from + place.at);
-      f32* v = w.v[j] + 4 * half;
-      v[0] = four.x;
-      v[1] = four.y;
-      v[2] = four.z;
-      v[3] = four.w;
-    }
+  for (int j = 0; j < kRuns; ++j) {
+    f32x4 four = {0, 0, 0, 0};
+    if (at + j * warps * kRunValues < k)
+      four = *reinterpret_cast<const f32x4*>(from + at + j * warps * kRunValues);
+    keep(w.v[j], four);
   }
 }
 
-// The normed vector plus the residual stream, in place of the vector; it is the new stream, which
-// the blocks hand on, each some columns of it. The stream's sum of squares is added to `squares`.
-LATHE_DEVICE void join_stream(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
-                              int column, f32 factor, Slice<1>& x) {
+// The normed vector plus the residual stream, in place of the vector; it is the new stream, which the
+// blocks hand on, each some runs of it.
+LATHE_DEVICE void join_stream(Phase& phase, const MatvecShape& s, const MatvecOperands& o, int run,
+                              f32 factor, Runs<1>& x) {
   const Exchange& e = phase.exchange;
-  Slice<1> old, weights;
-  load_weights(s, column, phase.warps, o.post, weights);
-  receive_slice(e, s, column, phase.warps, o.stream_in, old);
-  const bool ours = column % phase.blocks == phase.block;
-  LATHE_UNROLL(8)
-  for (int i = 0; i < 8; ++i) {
+  Runs<1> old, weights;
+  load_weights(s.k, run, phase.warps, o.post, weights);
+  receive_runs(e, s.k, run, phase.warps, o.stream_in, old);
+  const int at = run * kRunValues + 4 * lane_index();
+  const bool ours = run % phase.blocks == phase.block;
+  LATHE_UNROLL(4)
+  for (int i = 0; i < 4; ++i) {
     f32& v = x.v[0][i];
-    const Place place = place_of(s, column, i / 4);
-    v = place.held ? fma(v * factor, weights.v[0][i], old.v[0][i]) : 0.0f;
-    if (ours && place.held) send(e, o.stream_out + place.at + i % 4, v);
+    v = fma(v * factor, weights.v[0][i], old.v[0][i]);
+    if (ours && at < s.k) send(e, o.stream_out + at + i, v);
     v = as_f32(as_u32(v) & ~1u);  // as whoever reads the stream later will see it
   }
 }
 
 // The first half of a vector's way when it is still to be normed and joined to the residual stream.
-LATHE_DEVICE f32 joining_factor(Phase& phase, const MatvecShape& s, const MatvecOperands& o) {
+LATHE_DEVICE f32 joining_factor(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
+                                int runs) {
   f32 squares = 0;
   LATHE_UNROLL(1)
-  for (int column = warp_index(); column < s.columns; column += phase.warps) {
-    Slice<1> x;
-    receive_slice(phase.exchange, s, column, phase.warps, o.from, x);
+  for (int run = warp_index(); run < runs; run += phase.warps) {
+    Runs<1> x;
+    receive_runs(phase.exchange, s.k, run, phase.warps, o.from, x);
     squares += sum_of_squares(x);
   }
   leave_square_sum(phase, 1, squares);
@@ -217,36 +185,38 @@ LATHE_DEVICE f32 joining_factor(Phase& phase, const MatvecShape& s, const Matvec
   return inverse_rms(phase, 1, s);
 }
 
-// Fills the columns `first`, `first` + warps ... with activations; returns the sum of squares
-// before the norm's weights came in.
-template <int kAhead>
-LATHE_DEVICE f32 load_columns(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
-                              int first, bool joined, f32 joined_factor) {
-  Slice<kAhead> weights, x;
-  if (o.norm) load_weights(s, first, phase.warps, o.norm, weights);
-  receive_slice(phase.exchange, s, first, phase.warps, o.from, x);
-  if constexpr (kAhead == 1) {
+// Turns runs `first`, `first` + warps ... into activations; returns the sum of squares before the
+// norm's weights came in.
+template <int kSubs, int kRuns>
+LATHE_DEVICE f32 load_runs(Phase& phase, const MatvecShape& s, const MatvecOperands& o, int first,
+                           int runs, bool joined, f32 joined_factor) {
+  const int subs = kSubs > 0 ? kSubs : s.subs, warps = phase.warps;
+  Runs<kRuns> weights, x;
+  if (o.norm) load_weights(s.k, first, warps, o.norm, weights);
+  receive_runs(phase.exchange, s.k, first, warps, o.from, x);
+  if constexpr (kRuns == 1) {
     if (joined) join_stream(phase, s, o, first, joined_factor, x);
   }
   f32 squares = 0;
   if (o.norm) {
     squares = sum_of_squares(x);
     LATHE_UNROLL(4)
-    for (int j = 0; j < kAhead; ++j) {
-      LATHE_UNROLL(8)
-      for (int i = 0; i < 8; ++i) x.v[j][i] = x.v[j][i] * weights.v[j][i];
+    for (int j = 0; j < kRuns; ++j) {
+      LATHE_UNROLL(4)
+      for (int i = 0; i < 4; ++i) x.v[j][i] = x.v[j][i] * weights.v[j][i];
     }
   }
-  // One copy of the code for all columns: they take turns in the first place.
+  // One copy of the code for all runs: they take turns in the first place.
   LATHE_UNROLL(1)
-  for (int j = 0; j < kAhead; ++j) {
-    const int column = first + j * phase.warps;
-    if (column >= s.columns) break;
-    store_activation(phase.columns + column * kColumnBytes, x.v[0]);
+  for (int run = first; run < runs && run < first + kRuns * warps; run += warps) {
+    const int sub = run * 4 + lane_index() / 8, column = sub / subs;
+    // All lanes take part in the shuffles, also those past the last column's end.
+    u8* place = phase.columns + min_int(column, s.columns - 1) * kColumnBytes;
+    store_activation(place, column < s.columns, sub - column * subs, x.v[0]);
     LATHE_UNROLL(3)
-    for (int a = 0; a + 1 < kAhead; ++a) {
-      LATHE_UNROLL(8)
-      for (int i = 0; i < 8; ++i) x.v[a][i] = x.v[a + 1][i];
+    for (int a = 0; a + 1 < kRuns; ++a) {
+      LATHE_UNROLL(4)
+      for (int i = 0; i < 4; ++i) x.v[a][i] = x.v[a + 1][i];
     }
   }
   return squares;
@@ -255,23 +225,22 @@ LATHE_DEVICE f32 load_columns(Phase& phase, const MatvecShape& s, const MatvecOp
 // Fills phase.columns with the activations of the vector, times the norm's weights if there are
 // any; the sums of squares of lot 0 are then the vector's. With `post` see join_stream(). Ends with
 // a barrier.
+template <int kSubs>
 LATHE_DEVICE void load_vector(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
                               u32 features) {
-  const int warp = warp_index();
+  const int warp = warp_index(), runs = (s.k + kRunValues - 1) / kRunValues;
+  const int padded = (s.columns * (kSubs > 0 ? kSubs : s.subs) + 3) / 4;  // with a last odd sub-block
+  const int all = max_int(runs, padded);
   f32 squares = 0;
   if ((features & kJoins) && o.post) {
-    const f32 factor = joining_factor(phase, s, o);
+    const f32 factor = joining_factor(phase, s, o, runs);
     LATHE_UNROLL(1)
-    for (int column = warp; column < s.columns; column += phase.warps)
-      squares += load_columns<1>(phase, s, o, column, true, factor);
-  } else if (s.columns <= phase.warps) {
-    if (warp < s.columns) squares = load_columns<1>(phase, s, o, warp, false, 0);
-  } else if (s.columns <= 2 * phase.warps) {
-    squares = load_columns<2>(phase, s, o, warp, false, 0);
+    for (int run = warp; run < all; run += phase.warps)
+      squares += load_runs<kSubs, 1>(phase, s, o, run, all, true, factor);
   } else {
     LATHE_UNROLL(1)
-    for (int first = warp; first < s.columns; first += 4 * phase.warps)
-      squares += load_columns<4>(phase, s, o, first, false, 0);
+    for (int first = warp; first < all; first += 4 * phase.warps)
+      squares += load_runs<kSubs, 4>(phase, s, o, first, all, false, 0);
   }
   if (o.norm) leave_square_sum(phase, 0, squares);
   block_barrier();
@@ -314,7 +283,7 @@ LATHE_DEVICE void stream_rows(Phase& phase, const MatvecShape& s, TileCursor& cu
   LATHE_UNROLL(1)
   while (row < end) {
     const u8* tile = next_tile(phase.stream, phase.slot_bytes);
-    const Activation x = load_activation(phase.columns + column * kColumnBytes);
+    const Activation x = load_activation(phase.columns + column * kColumnBytes, subs);
     tile_dot<Tile>(tile, subs, x, row0, row1);
     release_tile(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
     const int place = (at + row) * count + (step_rows > 0 ? column : warp);
@@ -518,7 +487,7 @@ LATHE_DEVICE void matvec_in_batches(Phase& phase, const MatvecShape& s, const Ma
 template <int kSubs>
 LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
                          u32 features) {
-  load_vector(phase, s, o, features);
+  load_vector<kSubs>(phase, s, o, features);
   if (s.batch > 0) {
     matvec_in_batches<kSubs>(phase, s, o, features);
     return;

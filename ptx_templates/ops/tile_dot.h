@@ -22,8 +22,10 @@ struct Activation {
 
 // A column in shared memory: 16 bytes for each lane's q, then for each t 16 bytes of scales and
 // offsets, and 16 of sums.
-LATHE_DEVICE Activation load_activation(const u8* column) {
+// Lanes beyond the tile's sub-blocks have zeros.
+LATHE_DEVICE Activation load_activation(const u8* column, int subs) {
   const int lane = lane_index(), t = lane % 4;
+  const bool there = 2 * t < subs;
   const u32x4 q = *reinterpret_cast<const u32x4*>(column + lane * 16);
   const f32x4 f = *reinterpret_cast<const f32x4*>(column + 512 + t * 16);
   const u32x4 s = *reinterpret_cast<const u32x4*>(column + 576 + t * 16);
@@ -32,10 +34,10 @@ LATHE_DEVICE Activation load_activation(const u8* column) {
   x.q[0][1] = q.y;
   x.q[1][0] = q.z;
   x.q[1][1] = q.w;
-  x.scale[0] = f.x;
-  x.scale[1] = f.y;
-  x.offset[0] = f.z;
-  x.offset[1] = f.w;
+  x.scale[0] = there ? f.x : 0.0f;
+  x.scale[1] = there ? f.y : 0.0f;
+  x.offset[0] = there ? f.z : 0.0f;
+  x.offset[1] = there ? f.w : 0.0f;
   x.sum[0][0] = static_cast<i32>(s.x);
   x.sum[0][1] = static_cast<i32>(s.y);
   x.sum[1][0] = static_cast<i32>(s.z);
