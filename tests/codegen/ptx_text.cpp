@@ -45,6 +45,12 @@ std::vector<Target> tested_targets() {
   return out;
 }
 
+std::vector<Target> tested_targets(const KernelKey& key) {
+  std::vector<Target> out = tested_targets();
+  std::erase_if(out, [&](const Target& target) { return !target_covers(key, target); });
+  return out;
+}
+
 std::vector<std::string> entry_parameters(std::string_view ptx) {
   std::vector<std::string> out;
   const std::size_t entry = ptx.find(".entry ");
