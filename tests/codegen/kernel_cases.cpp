@@ -300,8 +300,9 @@ std::vector<KernelKey> representative_keys(const Family& family) {
   };
   std::vector<KernelKey> out;
   for (const char* shape : shapes.at(family.type)) {
-    const KernelKey key = *parse_key(std::string(row(family.type).name) + "." +
-                                     row(family.format).name + "." + shape);
+    KernelKey key = *parse_key(std::string(row(family.type).name) + "." +
+                               row(family.format).name + "." + shape);
+    while (key.stages > 1 && !check_key(key)) --key.stages;  // larger tiles, fewer under way
     if (key.layout == Layout::raw || key.format != Format::f32) out.push_back(key);
   }
   return out;
