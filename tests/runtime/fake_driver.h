@@ -21,6 +21,7 @@ struct FakeOptions {
   int compute = 90;
   int driver_version = 13000;
   bool stream_memory_operations = true;
+  int shared_memory = 227 * 1024;  // that a block may ask for
   int multiprocessors = 4;
   int blocks_per_multiprocessor = 1;  // that may run at once
 };
