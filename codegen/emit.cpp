@@ -81,6 +81,7 @@ Result<Ptx> emit(const KernelKey& key, const Target& target, Route route,
   const auto start = std::chrono::steady_clock::now();
   LATHE_TRY(check_key(key));
   LATHE_TRY(route_covers(key, route));
+  LATHE_TRY(target_covers(key, target));
   Ptx ptx;
   ptx.entry = key.symbol();
   ptx.geometry = row(key.type).geometry(key);

@@ -59,4 +59,14 @@ Result<void> route_covers(const KernelKey& key, Route route) {
       {{"key", key.text()}}};
 }
 
+Result<void> target_covers(const KernelKey& key, const Target& target) {
+  const KernelRow& kernel = row(key.type);
+  if (target.compute >= kernel.min_compute) return {};
+  return Error{Code::not_eligible,
+               fmt::format("{} has no {}, which came with sm_{} and which {} is made of",
+                           target.name(), kernel.min_compute_reason, kernel.min_compute,
+                           kernel.name),
+               {{"key", key.text()}, {"target", target.name()}}};
+}
+
 }  // namespace lathe

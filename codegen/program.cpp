@@ -179,10 +179,16 @@ Result<std::string> cuda_source(const Program& program) {
       columns(program), attend_bytes(program));
 }
 
+Result<void> program_fits(const Program& program, const Target& target) {
+  for (const KernelKey& key : program.matvecs)
+    if (const auto covered = target_covers(key, target); !covered)
+      return refused(covered.error().message);
+  return {};
+}
+
 Result<Ptx> emit_program(const Program& program, const Target& target,
                          const Compilers& compilers) {
-  if (target.compute < 90)
-    return refused(fmt::format("{} has no bulk copies, which came with sm_90", target.name()));
+  LATHE_TRY(program_fits(program, target));
   LATHE_ASSIGN(const Nvrtc* nvrtc, load_nvrtc(compilers.state()));
   LATHE_ASSIGN(const std::string source, cuda_source(program));
   Ptx ptx;

@@ -8,6 +8,8 @@
 #include <map>
 #include <optional>
 
+#include "codegen/kernels/matvec.h"
+#include "lathe/codegen/kernel_table.h"
 #include "runtime/executor.h"
 #include "runtime/read_rate.h"
 #include "runtime/service_kernel.h"
@@ -277,6 +279,23 @@ Result<std::shared_ptr<DeviceImpl>> device_for(const SessionOptions& options,
   return DeviceImpl::open(wanted, platform);
 }
 
+// Empty where the device can run the kernels of Fusion::full.
+Result<std::string> why_not_fused(const DeviceImpl& device) {
+  std::string lacks;
+  if (device.target().compute < row(KernelType::matvec).min_compute) {
+    lacks = fmt::format("{} has no {}", device.target().name(),
+                        row(KernelType::matvec).min_compute_reason);
+  } else {
+    LATHE_ASSIGN(const int bytes, device.context().attribute(
+                                      CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
+    if (bytes < kMostSharedBytes)
+      lacks = fmt::format("a block of {} has {} bytes of shared memory, and they use {}",
+                          device.target().name(), bytes, kMostSharedBytes);
+  }
+  if (lacks.empty()) return lacks;
+  return "a kernel for each operation, not five a layer: " + lacks;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Session>> open_cuda_session(std::shared_ptr<const GgufFile> file,
@@ -289,10 +308,9 @@ Result<std::unique_ptr<Session>> open_cuda_session(std::shared_ptr<const GgufFil
   LATHE_ASSIGN(std::shared_ptr<DeviceImpl> device, device_for(options, platform));
   PlanOptions wanted = options.plan;
   std::string note;
-  if (wanted.fusion == Fusion::automatic && device->target().compute < 90) {
-    wanted.fusion = Fusion::none;
-    note = fmt::format("a kernel for each operation, not five a layer: {} has no bulk copies",
-                       device->target().name());
+  if (wanted.fusion == Fusion::automatic) {
+    LATHE_ASSIGN(note, why_not_fused(*device));
+    if (!note.empty()) wanted.fusion = Fusion::none;
   }
   LATHE_ASSIGN(wanted.blocks,
                device->context().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));

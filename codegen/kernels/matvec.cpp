@@ -278,6 +278,8 @@ const KernelRow kMatvecRow = {
     2e-4,
     "activations are 16-bit integers with a scale per 32 values: 3e-5 for normal values, up to "
     "2e-4 where one of the 32 dwarfs the rest",
-    no_template};
+    no_template,
+    90,
+    "bulk copies"};
 
 }  // namespace lathe

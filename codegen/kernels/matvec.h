@@ -5,7 +5,8 @@
 
 namespace lathe {
 
-inline constexpr int kMostSharedBytes = 227 * 1024;  // of a block, on every target from sm_90 on
+// Of a block, on sm_90 and sm_100; sm_120 has less, and takes no fused plan by itself.
+inline constexpr int kMostSharedBytes = 227 * 1024;
 
 // The number by which device code knows a format's tiles; -1 for formats without a decode core.
 int tile_number(Format format);

@@ -107,7 +107,8 @@ void add_execution_options(CLI::App& app, Options& options, Names& names) {
       ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
       ->type_name("DEVICE");
   app.add_option("--executor", names.executor,
-                 "graph (recorded once, replayed), eager (a launch per step) or cpu")
+                 "graph (recorded once, replayed), eager (a launch per step), mega (one kernel that\n"
+                 "stays for whole tokens; a plan with --fusion full, on sm_90 or later) or cpu")
       ->type_name("KIND");
   command_line::add_route_option(app, options.session.routes);
   command_line::add_compiler_options(app, options.session.compilers);

@@ -32,7 +32,8 @@ class RecordingSession final : public Session {
     length_ += static_cast<int>(tokens.size());
     return {};
   }
-  Result<std::int32_t> argmax() override {
+  Result<void> set_sampling(const Sampling&) override { return {}; }
+  Result<std::int32_t> sampled() override {
     note("steps " + std::to_string(steps_) + " @ " + std::to_string(length_ - steps_));
     steps_ = 0;
     return sampled_;

@@ -66,6 +66,85 @@ LATHE_OP isa_warp_barrier(const u32* in0, const u32*, const u32*, u32* out, int 
   out[i] = shared[thread_index() ^ 31];
 }
 
+LATHE_ISA_OP(ballot, ballot(a > b) ^ ballot((c & 1u) != 0) << 1)
+LATHE_ISA_OP(dot4, static_cast<u32>(dot4(a, b, static_cast<i32>(c) >> 8)))
+
+// One word of a fragment of sums, in which none of them is lost.
+LATHE_DEVICE u32 mixed(const i32 (&c)[4]) {
+  u32 out = 0;
+  for (int i = 0; i < 4; ++i) out = out * 0x9e3779b1u + static_cast<u32>(c[i]);
+  return out;
+}
+#define LATHE_ISA_MMA(name, ...)                                                               \
+  LATHE_OP isa_##name(const u32* in0, const u32* in1, const u32* in2, u32* out, int threads) { \
+    const int i = isa_index(threads);                                                          \
+    const u32 a[] = {in0[i], in1[i], in2[i], in0[i ^ 1]}, b[] = {in1[i ^ 1], in2[i ^ 1]};      \
+    i32 c[4];                                                                                  \
+    for (int j = 0; j < 4; ++j) c[j] = static_cast<i32>(a[j] ^ b[j / 2]) >> 8;                 \
+    name(c, __VA_ARGS__);                                                                      \
+    out[i] = mixed(c);                                                                         \
+  }
+LATHE_ISA_MMA(mma_u8_k32, a[0], a[1], a[2], a[3], b[0], b[1])
+LATHE_ISA_MMA(mma_s8_k32, a[0], a[1], a[2], a[3], b[0], b[1])
+LATHE_ISA_MMA(mma_u8_k16, a[0], a[1], b[0])
+
+LATHE_OP isa_relaxed_u32(const u32* in0, const u32*, const u32*, u32* out, int threads) {
+  const int i = isa_index(threads);
+  store_relaxed(out + i, ~load_relaxed(in0 + i));
+  out[i] = load_relaxed(out + i) ^ 1u;
+}
+// A pair of words by its even thread, which reads it back.
+LATHE_OP isa_relaxed_u64(const u32* in0, const u32*, const u32*, u32* out, int threads) {
+  const int i = isa_index(threads);
+  if (i % 2 != 0) return;
+  u64* pair = reinterpret_cast<u64*>(out + i);
+  store_relaxed(pair, load_relaxed(reinterpret_cast<const u64*>(in0 + i)));
+  store_relaxed(pair, load_relaxed(pair) * 3);
+}
+LATHE_OP isa_relaxed_u32x4(const u32* in0, const u32*, const u32*, u32* out, int threads) {
+  const int i = isa_index(threads);
+  const u32x4 v = load_relaxed(reinterpret_cast<const u32x4*>(in0 + i / 4 * 4));
+  out[i] = i % 4 == 0 ? v.x : i % 4 == 1 ? v.y : i % 4 == 2 ? v.z : v.w;
+}
+// Three times on a thread's own word, and the values before decide the last.
+LATHE_OP isa_atomic_add(const u32* in0, const u32* in1, const u32*, u32* out, int threads) {
+  const int i = isa_index(threads);
+  const u32 first = atomic_add(out + i, in0[i]);
+  device_fence();
+  const u32 second = atomic_add(out + i, in1[i]);
+  atomic_add(out + i, first ^ second * 3);
+}
+// All of a warp on one word.
+LATHE_OP isa_atomic_sum(const u32* in0, const u32*, const u32*, u32* out, int threads) {
+  const int i = isa_index(threads);
+  atomic_add(out + i / 32 * 32, in0[i]);
+}
+
+// 256 bytes at a time into shared memory, the second time on the barrier's other parity.
+LATHE_OP isa_bulk_copy(const u32* in0, const u32* in1, const u32*, u32* out, int threads) {
+  u64* barrier = reinterpret_cast<u64*>(shared_memory());
+  const u32* landed = reinterpret_cast<const u32*>(shared_memory() + 256);
+  const int i = isa_index(threads), t = thread_index();
+  if (t == 0) {
+    copy_barrier_init(barrier);
+    copy_barriers_ready();
+  }
+  block_barrier();
+  for (int part = 0; part < 2; ++part) {
+    if (t == 0) bulk_copy(shared_memory() + 256, in0 + (i - t) + 64 * part, 256, barrier);
+    copy_barrier_wait(barrier, static_cast<u32>(part));
+    if (t / 64 == part) out[i] = landed[63 - t % 64] ^ in1[i];
+    block_barrier();
+  }
+}
+// Without a launch before that lets this one start early, neither does anything.
+LATHE_OP isa_dependents(const u32* in0, const u32*, const u32*, u32* out, int threads) {
+  allow_dependents();
+  wait_for_predecessor();
+  const int i = isa_index(threads);
+  out[i] = in0[i];
+}
+
 LATHE_OP isa_sine(const u32* in0, const u32*, const u32*, u32* out, int threads) {
   const int i = isa_index(threads);
   f32 sine, cosine;
@@ -81,10 +160,12 @@ LATHE_OP isa_turns(const u32* in0, const u32* in1, const u32* in2, u32* out, int
 
 }  // namespace lathe::dev
 
-#define LATHE_ISA_OPS(X)                                                                   \
-  X(fma)                                                                                   \
-  X(divide)                                                                                \
-  X(square_root) X(round_even) X(f16_to_f32) X(f32_to_f16) X(byte_permute) X(funnel_right) \
-      X(shuffle) X(shuffle_f32) X(shuffle_xor) X(shuffle_xor_f32) X(warp_sum) X(warp_max)  \
-          X(indices) X(add_multiply) X(integer_to_f32) X(exponential) X(silu) X(gelu_tanh) \
-              X(stream) X(block_barrier) X(warp_barrier) X(sine) X(turns)
+// clang-format off
+#define LATHE_ISA_OPS(X) \
+  X(fma) X(divide) X(square_root) X(round_even) X(f16_to_f32) X(f32_to_f16) X(byte_permute) \
+  X(funnel_right) X(shuffle) X(shuffle_f32) X(shuffle_xor) X(shuffle_xor_f32) X(warp_sum) \
+  X(warp_max) X(indices) X(add_multiply) X(integer_to_f32) X(exponential) X(silu) X(gelu_tanh) \
+  X(stream) X(block_barrier) X(warp_barrier) X(sine) X(turns) X(ballot) X(dot4) X(mma_u8_k32) \
+  X(mma_s8_k32) X(mma_u8_k16) X(relaxed_u32) X(relaxed_u64) X(relaxed_u32x4) X(atomic_add) \
+  X(atomic_sum) X(bulk_copy) X(dependents)
+// clang-format on

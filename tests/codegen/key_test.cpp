@@ -34,6 +34,10 @@ KernelKey random_key(testing::Random& random) {
     if (field.pairing) key.*field.pairing = static_cast<Pairing>(random.below(2));
     if (field.activation) key.*field.activation = static_cast<Activation>(random.below(2));
     if (field.layout) key.*field.layout = static_cast<Layout>(random.below(2));
+    if (field.format)
+      key.*field.format = formats()[static_cast<std::size_t>(
+                                        random.below(static_cast<int>(formats().size())))]
+                              .format;
   }
   return key;
 }
@@ -69,6 +73,7 @@ TEST(KernelKey, EachFieldChangesTextSymbolAndHash) {
     if (field.pairing) key.*field.pairing = Pairing::halves;
     if (field.activation) key.*field.activation = Activation::gelu_tanh;
     if (field.layout) key.*field.layout = Layout::tiles;
+    if (field.format) key.*field.format = Format::q4_0;
     EXPECT_FALSE(key == plain) << field.name;
     EXPECT_NE(key.text(), plain.text()) << field.name;
     EXPECT_NE(hash_value(key), hash_value(plain)) << field.name;

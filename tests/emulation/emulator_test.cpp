@@ -44,6 +44,76 @@ TEST(Emulator, ShufflesExchangeLanes) {
   }
 }
 
+TEST(Emulator, GathersWordsOfAllLanes) {
+  bool same = true;
+  const auto body = [&] {
+    const auto i = static_cast<unsigned>(dev::thread_index()), warp = i / 32;
+    for (unsigned round = 0; round < 3; ++round) {
+      const unsigned mine[] = {i * 8 + round, ~i, i ^ round};
+      const auto lanes = gather(mine, 3);
+      for (unsigned lane = 0; lane < 32; ++lane) {
+        const unsigned other = warp * 32 + lane;
+        same = same && lanes[lane][0] == other * 8 + round && lanes[lane][1] == ~other &&
+               lanes[lane][2] == (other ^ round);
+      }
+    }
+  };
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const auto ran = launch("gather", kOneBlock, body, seed);
+    ASSERT_TRUE(ran) << ran.error().text();
+    EXPECT_TRUE(same) << "seed " << seed;
+  }
+}
+
+TEST(Emulator, NamesTheKernelOfADivergentGather) {
+  const auto body = [] {
+    const unsigned mine = 0;
+    if (dev::lane_index() != 9) gather(&mine, 1);
+  };
+  const auto result = launch("lone_gather", kOneBlock, body, 5);
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message.find("lone_gather: divergent"), std::string::npos);
+}
+
+// A thread that waits for a copy lets the one that is yet to start it go on.
+TEST(Emulator, WaitsForCopiesOfOtherThreads) {
+  std::vector<unsigned> from(128), out(128);
+  for (unsigned i = 0; i < 128; ++i) from[i] = i * 3;
+  const auto body = [&] {
+    const int t = dev::thread_index();
+    auto* barrier = reinterpret_cast<dev::u64*>(dev::shared_memory());
+    auto* landed = reinterpret_cast<unsigned*>(dev::shared_memory() + 16);
+    if (t == 0) dev::copy_barrier_init(barrier);
+    dev::block_barrier();
+    for (int part = 0; part < 4; ++part) {
+      if (t == 37) dev::bulk_copy(landed, from.data() + 32 * part, 128, barrier);
+      dev::copy_barrier_wait(barrier, static_cast<dev::u32>(part % 2));
+      if (t / 32 == part) out[static_cast<std::size_t>(t)] = landed[t % 32];
+      dev::block_barrier();
+    }
+  };
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    std::fill(out.begin(), out.end(), 0);
+    const auto ran = launch("copies", kOneBlock, body, seed);
+    ASSERT_TRUE(ran) << ran.error().text();
+    EXPECT_EQ(out, from) << "seed " << seed;
+  }
+}
+
+TEST(Emulator, NamesTheKernelThatWaitsForACopyNobodyStarts) {
+  const auto body = [] {
+    auto* barrier = reinterpret_cast<dev::u64*>(dev::shared_memory());
+    if (dev::thread_index() == 0) dev::copy_barrier_init(barrier);
+    dev::block_barrier();
+    if (dev::thread_index() < 32) dev::copy_barrier_wait(barrier, 0);
+  };
+  const auto result = launch("no_copy", kOneBlock, body, 5);
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message.find("no_copy"), std::string::npos);
+  EXPECT_NE(result.error().message.find("32 threads wait for a copy"), std::string::npos)
+      << result.error().message;
+}
+
 TEST(Emulator, SumsOverAWarp) {
   std::vector<float> sums(128);
   const auto body = [&] {

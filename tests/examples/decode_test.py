@@ -239,7 +239,7 @@ class CommandLinesThatMakeNoSense(DecodeTest):
                 (["'-1'"], [*model, "--tokens", "1,-1"]),
                 (["99999999999"], [*model, "--tokens", "99999999999"]),
                 (["--device"], [*model, "hi", "--device", "tpu"]),
-                (["mega", "executor"], [*model, "hi", "--executor", "mega"]),
+                (["giga", "executor"], [*model, "hi", "--executor", "giga"]),
                 (["graph", "cpu"], [*model, "hi", "--executor", "graph", "--device", "cpu"]),
                 (["cpu", "cuda"], [*model, "hi", "--executor", "cpu", "--device", "cuda"]),
                 (["--kv"], [*model, "hi", "--kv", "q4_k"]),

@@ -161,7 +161,7 @@ class CommandLinesThatMakeNoSense(DumpPtxTest):
                 (["exclude"], [KEY, "--list"]),
                 (["--assemble"], [KEY, "--source", "--assemble"]),
                 (["--context"], ["--model", "x", "--context", "0"]),
-                (["f16"], ["--model", "x", "--kv", "q8_0"])):
+                (["f16"], ["--model", "x", "--kv", "q4_0"])):
             with self.subTest(arguments=arguments):
                 self.refuse(words, *arguments)
 

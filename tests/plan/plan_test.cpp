@@ -104,6 +104,7 @@ TEST(Plan, CountsOfASmallMixedModel) {
   PlanOptions options;
   options.kv = Format::f16;
   options.attention_splits = 1;
+  options.fusion = Fusion::none;
   const PlanCounts counts = plan_of(model, options).counts();
   // Blocks of 256 values: 144 bytes in q4_k, 210 in q6_k.
   const std::int64_t norms = 2 * 256 * 4;

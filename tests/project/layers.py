@@ -18,8 +18,10 @@ QUOTED = {
     "bench": ("lathe/", "bench/", "examples/command_line.h", "examples/progress_line.h"),
 }
 
-# The host twins of the device functions use the formats' conversions.
-EXTRA = {"ptx_templates/isa/host.h": ("lathe/codegen/",)}
+# The host twins of the device functions use the formats' conversions. What the host writes for a
+# persistent kernel to read has one definition.
+EXTRA = {"ptx_templates/isa/host.h": ("lathe/codegen/",),
+         "runtime/mega_executor.cpp": ("ptx_templates/ops/step_records.h",)}
 
 # What plan may see of codegen: its vocabulary, not its emitters.
 NOT_FOR_PLAN = ("lathe/codegen/emit.h",)

@@ -74,6 +74,7 @@ TEST_P(FailureTest, OfEachCallOfASession) {
 INSTANTIATE_TEST_SUITE_P(All, FailureTest,
                          ::testing::Values(FailureCase{ExecutorKind::eager, CUDA_ERROR_UNKNOWN},
                                            FailureCase{ExecutorKind::graph, CUDA_ERROR_UNKNOWN},
+                                           FailureCase{ExecutorKind::mega, CUDA_ERROR_UNKNOWN},
                                            FailureCase{ExecutorKind::graph,
                                                        CUDA_ERROR_OUT_OF_MEMORY}),
                          [](const auto& info) {

@@ -48,10 +48,13 @@ CUresult fake_device_attribute(int* value, CUdevice_attribute attribute, CUdevic
       *value = g_state->options.compute % 10;
       break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-      *value = 227 * 1024;
+      *value = g_state->options.shared_memory;
       break;
     case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
       *value = g_state->options.stream_memory_operations ? 1 : 0;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      *value = g_state->options.multiprocessors;
       break;
     default:
       *value = 1;

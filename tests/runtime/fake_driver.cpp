@@ -65,6 +65,11 @@ std::string FakeDriver::failed_call() const {
   return g_state->failed;
 }
 
+std::optional<CooperativeLaunch> FakeDriver::cooperative_launch() const {
+  std::lock_guard lock(g_state->mutex);
+  return g_state->cooperative;
+}
+
 std::string FakeDriver::leaks() const {
   std::lock_guard lock(g_state->mutex);
   std::string text;

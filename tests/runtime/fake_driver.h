@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,16 @@ struct FakeOptions {
   int compute = 90;
   int driver_version = 13000;
   bool stream_memory_operations = true;
+  int shared_memory = 227 * 1024;  // that a block may ask for
+  int multiprocessors = 4;
+  int blocks_per_multiprocessor = 1;  // that may run at once
+};
+
+// The last launch of a persistent kernel, which does nothing here.
+struct CooperativeLaunch {
+  unsigned blocks = 0, threads = 0, shared_bytes = 0;
+  std::vector<std::uint64_t> pointers;
+  int tokens = 0, chooses = 0;
 };
 
 class FakeDriver {
@@ -39,6 +50,7 @@ class FakeDriver {
   int calls() const;  // since reset_counts()
   int calls(const std::string& name) const;
   std::string failed_call() const;  // the call that fail_call() made fail
+  std::optional<CooperativeLaunch> cooperative_launch() const;
 
   // Handles that were made and not destroyed: "1 device buffer, 2 streams"; empty when none.
   std::string leaks() const;
@@ -62,6 +74,7 @@ class FakeToolchain final : public Toolchain {
   Result<std::string> compiler(Route route) const override;
   std::string fingerprint() const override { return "fingerprint"; }
   Result<Ptx> emit(const KernelKey& key, const Target& target, Route route) const override;
+  Result<Ptx> emit(const Program& program, const Target& target) const override;
   const Assembler& assembler() const override;
 };
 

@@ -2,6 +2,7 @@
 #include "tests/runtime/fake_state.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "lathe/plan/plan.h"
 
@@ -63,9 +64,16 @@ void run(const FakeLaunch& launch) {
     control.advance();
   }
   if (!launch.library->parsed) return;
+  const KernelKey& key = launch.library->key;
   std::vector<void*> arguments;
   for (std::uint64_t value : launch.arguments) arguments.push_back(reinterpret_cast<void*>(value));
-  row(launch.library->key.type).oracle(launch.library->key, arguments, 0, 1);
+  if (key.type == KernelType::retile) {
+    // Oracles read blocks where kernels read tiles, so blocks they stay; tiles take as much room.
+    std::memcpy(arguments[1], arguments[0],
+                static_cast<std::size_t>(key.n * row_bytes(key.format, key.k)));
+    return;
+  }
+  row(key.type).oracle(key, arguments, 0, 1);
 }
 
 FakeLaunch make_launch(CUfunction function, void** parameters) {

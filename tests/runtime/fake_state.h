@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -19,11 +20,12 @@ namespace lathe::testing {
 // What the fake tool chain's cubins begin with.
 inline constexpr char kImageMark[] = "fake cubin\n";
 
-// A loaded kernel. What is neither of the two does nothing.
+// A loaded kernel. What is neither a key's nor the one that ends a token does nothing.
 struct FakeLibrary {
   std::string text;
   bool parsed = false;   // text is a key's
   bool advance = false;  // it is the kernel that ends a token
+  bool persistent = false;
   KernelKey key;
   std::size_t arguments = 0;
 };
@@ -52,6 +54,7 @@ struct State {
   CUresult fail_status = CUDA_SUCCESS;
   std::string failed;
   std::set<std::string> violations;
+  std::optional<CooperativeLaunch> cooperative;
 
   FakeContext primary;
   std::vector<std::unique_ptr<FakeContext>> contexts;

@@ -29,6 +29,7 @@ Result<std::string> FakeToolchain::compiler(Route route) const {
 }
 
 Result<Ptx> FakeToolchain::emit(const KernelKey& key, const Target& target, Route route) const {
+  LATHE_TRY(target_covers(key, target));
   Ptx ptx;
   ptx.text = key.text();
   ptx.entry = key.symbol();
@@ -36,6 +37,18 @@ Result<Ptx> FakeToolchain::emit(const KernelKey& key, const Target& target, Rout
   ptx.route = route;
   ptx.target = target;
   ptx.compiler = compiler(route).value();
+  return ptx;
+}
+
+Result<Ptx> FakeToolchain::emit(const Program& program, const Target& target) const {
+  LATHE_TRY(program_fits(program, target));
+  Ptx ptx;
+  ptx.text = "persistent kernel " + program.text();
+  ptx.entry = "lathe_persistent";
+  ptx.geometry = program.geometry();
+  ptx.route = Route::nvrtc;
+  ptx.target = target;
+  ptx.compiler = compiler(Route::nvrtc).value();
   return ptx;
 }
 

@@ -92,6 +92,7 @@ CUresult fake_library_load(CUlibrary* library, const void* code, CUjit_option*, 
     made->advance = true;
     made->arguments = 2;
   }
+  made->persistent = made->text.starts_with("persistent kernel ");
   std::lock_guard lock(g_state->mutex);
   g_state->libraries.insert(made);
   *library = reinterpret_cast<CUlibrary>(made);
@@ -131,6 +132,33 @@ CUresult fake_launch(CUfunction function, unsigned, unsigned, unsigned, unsigned
   FAKE_ENTER("cuLaunchKernel");
   if (!g_state->options.execute) return CUDA_SUCCESS;
   stream_of(stream).queue.push_back([launch = make_launch(function, parameters)] { run(launch); });
+  return CUDA_SUCCESS;
+}
+CUresult fake_cooperative_launch(CUfunction function, unsigned blocks, unsigned, unsigned,
+                                 unsigned threads, unsigned, unsigned, unsigned shared_bytes,
+                                 CUstream, void** parameters) {
+  FAKE_ENTER("cuLaunchCooperativeKernel");
+  const FakeOptions& options = g_state->options;
+  if (!reinterpret_cast<FakeLibrary*>(function)->persistent)
+    violation("cuLaunchCooperativeKernel of a kernel that is not persistent");
+  if (static_cast<int>(blocks) > options.multiprocessors * options.blocks_per_multiprocessor)
+    return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+  std::lock_guard lock(g_state->mutex);
+  CooperativeLaunch& launch = g_state->cooperative ? *g_state->cooperative
+                                                   : g_state->cooperative.emplace();
+  launch.blocks = blocks;
+  launch.threads = threads;
+  launch.shared_bytes = shared_bytes;
+  launch.pointers.resize(7);
+  for (std::size_t i = 0; i < 7; ++i)
+    launch.pointers[i] = *static_cast<std::uint64_t*>(parameters[i]);
+  launch.tokens = *static_cast<int*>(parameters[7]);
+  launch.chooses = *static_cast<int*>(parameters[8]);
+  return CUDA_SUCCESS;
+}
+CUresult fake_occupancy(int* blocks, CUfunction, int, std::size_t) {
+  FAKE_ENTER("cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  *blocks = g_state->options.blocks_per_multiprocessor;
   return CUDA_SUCCESS;
 }
 CUresult fake_graph_create(CUgraph* graph, unsigned) {
@@ -247,6 +275,8 @@ void fill_work_calls(Driver& table) {
   table.cuKernelGetAttribute = fake_kernel_attribute;
   table.cuKernelSetAttribute = fake_set_attribute;
   table.cuLaunchKernel = fake_launch;
+  table.cuLaunchCooperativeKernel = fake_cooperative_launch;
+  table.cuOccupancyMaxActiveBlocksPerMultiprocessor = fake_occupancy;
   table.cuGraphCreate = fake_graph_create;
   table.cuGraphDestroy = fake_graph_destroy;
   table.cuGraphAddKernelNode = fake_graph_add;

@@ -92,7 +92,7 @@ TEST(HotPath, TheCountersCount) {
 
 TEST(HotPath, AThousandStepsAllocateAndOpenNothing) {
   const auto file = make_model();
-  for (ExecutorKind kind : {ExecutorKind::eager, ExecutorKind::graph}) {
+  for (ExecutorKind kind : {ExecutorKind::eager, ExecutorKind::graph, ExecutorKind::mega}) {
     FakeDriver fake({.execute = false});
     SessionOptions options;
     options.executor = kind;
@@ -112,8 +112,10 @@ TEST(HotPath, AThousandStepsAllocateAndOpenNothing) {
     EXPECT_EQ(g_variables - variables, 0) << executor_name(kind);
 
     // The plan's, and the one that ends the token.
-    const int launches = kind == ExecutorKind::graph ? 1 : int(session->plan().steps.size()) + 1;
-    const char* launch = kind == ExecutorKind::graph ? "cuGraphLaunch" : "cuLaunchKernel";
+    const int launches = kind == ExecutorKind::eager ? int(session->plan().steps.size()) + 1 : 1;
+    const char* launch = kind == ExecutorKind::graph  ? "cuGraphLaunch"
+                         : kind == ExecutorKind::mega ? "cuLaunchCooperativeKernel"
+                                                      : "cuLaunchKernel";
     EXPECT_EQ(fake.calls(launch), 1000 * launches);
     EXPECT_EQ(fake.calls("cuStreamWriteValue64"), 1000);
     // Beside those: push, pop, and the question whether the stream is being captured.

@@ -8,16 +8,18 @@
 
 #include "runtime/device_impl.h"
 #include "runtime/session_base.h"
+#include "runtime/weights.h"
 #include "tests/runtime/fake_driver.h"
 #include "tests/runtime/tiny_model.h"
 
 namespace lathe::testing {
 namespace {
 
-SessionOptions options_for(ExecutorKind kind, int context = 32) {
+SessionOptions options_for(ExecutorKind kind, int context = 32, Fusion fusion = Fusion::full) {
   SessionOptions options;
   options.executor = kind;
   options.plan.context = context;
+  options.plan.fusion = fusion;
   options.threads = 2;
   options.disk_cache = false;
   return options;
@@ -54,10 +56,14 @@ Decoded decode(Session& session, std::int32_t token, int count) {
   return decoded;
 }
 
-class SessionTest : public ::testing::Test {
+// With one kernel for each operation, and with five a layer.
+class SessionTest : public ::testing::TestWithParam<Fusion> {
  protected:
   void TearDown() override { EXPECT_EQ(fake_.violations(), std::vector<std::string>{}); }
 
+  static SessionOptions options_for(ExecutorKind kind, int context = 32) {
+    return testing::options_for(kind, context, GetParam());
+  }
   std::unique_ptr<Session> open(ExecutorKind kind, int context = 32) {
     return open_or_fail(file_, options_for(kind, context), fake_.platform());
   }
@@ -66,7 +72,12 @@ class SessionTest : public ::testing::Test {
   std::shared_ptr<const GgufFile> file_ = make_model();
 };
 
-TEST_F(SessionTest, CpuGivesFiniteLogitsWhoseGreatestIsTheArgmax) {
+INSTANTIATE_TEST_SUITE_P(Fusion, SessionTest, ::testing::Values(Fusion::none, Fusion::full),
+                         [](const auto& info) {
+                           return info.param == Fusion::full ? "full" : "none";
+                         });
+
+TEST_P(SessionTest, CpuGivesFiniteLogitsWhoseGreatestIsTheArgmax) {
   const auto session = open(ExecutorKind::cpu);
   ASSERT_TRUE(session);
   const Decoded decoded = decode(*session, 3, 8);
@@ -80,7 +91,7 @@ TEST_F(SessionTest, CpuGivesFiniteLogitsWhoseGreatestIsTheArgmax) {
   EXPECT_EQ(session->read_rate().value(), 0);
 }
 
-TEST_F(SessionTest, CpuResultDoesNotDependOnTheNumberOfThreads) {
+TEST_P(SessionTest, CpuResultDoesNotDependOnTheNumberOfThreads) {
   const Decoded two = decode(*open(ExecutorKind::cpu), 3, 8);
   for (int threads : {1, 3, 7}) {
     SessionOptions options = options_for(ExecutorKind::cpu);
@@ -91,7 +102,7 @@ TEST_F(SessionTest, CpuResultDoesNotDependOnTheNumberOfThreads) {
   }
 }
 
-TEST_F(SessionTest, AllExecutorsAgree) {
+TEST_P(SessionTest, AllExecutorsAgree) {
   const Decoded cpu = decode(*open(ExecutorKind::cpu), 3, 24);
   const Decoded eager = decode(*open(ExecutorKind::eager), 3, 24);
   const Decoded graph = decode(*open(ExecutorKind::graph), 3, 24);
@@ -102,7 +113,7 @@ TEST_F(SessionTest, AllExecutorsAgree) {
   EXPECT_EQ(fake_.leaks(), "");
 }
 
-TEST_F(SessionTest, StepsThatNobodyWaitsForKeepTheirTokens) {
+TEST_P(SessionTest, StepsThatNobodyWaitsForKeepTheirTokens) {
   const std::vector<std::int32_t> prompt = {3, 77, 5, 120, 9, 14, 2, 2, 40, 41, 42, 43};
   std::vector<std::vector<float>> results;
   for (ExecutorKind kind : {ExecutorKind::cpu, ExecutorKind::eager, ExecutorKind::graph}) {
@@ -118,7 +129,7 @@ TEST_F(SessionTest, StepsThatNobodyWaitsForKeepTheirTokens) {
   EXPECT_EQ(results[2], results[0]);
 }
 
-TEST_F(SessionTest, GenerateIsTheSameAsStepsAndAsksTheHostForNothing) {
+TEST_P(SessionTest, GenerateIsTheSameAsStepsAndAsksTheHostForNothing) {
   const Decoded expected = decode(*open(ExecutorKind::cpu), 3, 12);
   for (ExecutorKind kind : {ExecutorKind::cpu, ExecutorKind::eager, ExecutorKind::graph}) {
     const auto session = open(kind, 14);
@@ -165,7 +176,7 @@ TEST(SessionWithoutMemoryOperations, StepsKeepTheirTokens) {
   EXPECT_EQ(results[1], results[0]);
 }
 
-TEST_F(SessionTest, RollbackForgetsWhatCameAfter) {
+TEST_P(SessionTest, RollbackForgetsWhatCameAfter) {
   for (ExecutorKind kind : {ExecutorKind::cpu, ExecutorKind::eager, ExecutorKind::graph}) {
     const auto session = open(kind);
     ASSERT_TRUE(session);
@@ -181,7 +192,7 @@ TEST_F(SessionTest, RollbackForgetsWhatCameAfter) {
   }
 }
 
-TEST_F(SessionTest, WrongTokensAndAFullContextAreRefusedBeforeAnyLaunch) {
+TEST_P(SessionTest, WrongTokensAndAFullContextAreRefusedBeforeAnyLaunch) {
   for (ExecutorKind kind : {ExecutorKind::cpu, ExecutorKind::eager, ExecutorKind::graph}) {
     const auto session = open(kind, 4);
     ASSERT_TRUE(session);
@@ -201,7 +212,7 @@ TEST_F(SessionTest, WrongTokensAndAFullContextAreRefusedBeforeAnyLaunch) {
   }
 }
 
-TEST_F(SessionTest, TheCallersContextAndStreamAreBorrowed) {
+TEST_P(SessionTest, TheCallersContextAndStreamAreBorrowed) {
   const CUcontext mine = fake_.make_context();
   const CUcontext other = fake_.make_context();
   const CUstream stream = fake_.make_stream();
@@ -229,7 +240,7 @@ TEST_F(SessionTest, TheCallersContextAndStreamAreBorrowed) {
   EXPECT_EQ(fake_.leaks(), "1 streams, 1 pushed contexts, ");
 }
 
-TEST_F(SessionTest, AStreamWithoutItsContextIsRefused) {
+TEST_P(SessionTest, AStreamWithoutItsContextIsRefused) {
   SessionOptions options = options_for(ExecutorKind::eager);
   options.stream = fake_.make_stream();
   const auto session = open_session(file_, options, fake_.platform());
@@ -237,7 +248,7 @@ TEST_F(SessionTest, AStreamWithoutItsContextIsRefused) {
   EXPECT_EQ(session.error().code, Code::invalid_argument);
 }
 
-TEST_F(SessionTest, ReportsWhatRan) {
+TEST_P(SessionTest, ReportsWhatRan) {
   const auto session = open(ExecutorKind::eager);
   ASSERT_TRUE(session);
   const SessionReport& report = session->report();
@@ -246,7 +257,8 @@ TEST_F(SessionTest, ReportsWhatRan) {
   EXPECT_EQ(report.executor, "eager");
   EXPECT_EQ(report.routes, "llvm " + std::to_string(kernels) + " kernels");
   EXPECT_EQ(report.assembler, "fake assembler 1.0");
-  EXPECT_EQ(report.kernels_built, kernels);
+  // And those that bring weights into tiles.
+  EXPECT_EQ(report.kernels_built, kernels + int(BoundWeights::keys(session->plan()).size()));
   EXPECT_EQ(report.kernels_from_cache, 0);
   EXPECT_GT(report.weight_bytes, 0);
   EXPECT_GT(report.kv_bytes, 0);
@@ -254,8 +266,9 @@ TEST_F(SessionTest, ReportsWhatRan) {
   EXPECT_GT(session->read_rate().value(), 0);
 }
 
-TEST_F(SessionTest, ARouteThatDoesNotCoverTheModelIsAnErrorThatNamesTheKey) {
+TEST_P(SessionTest, ARouteThatDoesNotCoverTheModelIsAnErrorThatNamesTheKey) {
   SessionOptions options = options_for(ExecutorKind::graph);
+  options.plan.fusion = Fusion::none;  // whose products have templates
   options.routes = {Route::text};
   const auto refused = open_session(file_, options, fake_.platform());
   ASSERT_FALSE(refused);
@@ -295,7 +308,7 @@ TEST(SessionMemory, OutOfMemoryNamesWhatIsNeededAndWhatWouldFit) {
   EXPECT_EQ(fake.leaks(), "");
 }
 
-TEST_F(SessionTest, SessionsMayShareKernels) {
+TEST_P(SessionTest, SessionsMayShareKernels) {
   DeviceOptions options;
   options.disk_cache = false;
   auto device = DeviceImpl::open(options, fake_.platform());
@@ -310,7 +323,7 @@ TEST_F(SessionTest, SessionsMayShareKernels) {
   EXPECT_EQ(decode(*first, 3, 4).logits, decode(*second, 3, 4).logits);
 }
 
-TEST_F(SessionTest, TwoHundredSessionsLeaveNothingBehind) {
+TEST_P(SessionTest, TwoHundredSessionsLeaveNothingBehind) {
   for (int i = 0; i < 200; ++i) {
     const auto session = open(i % 2 ? ExecutorKind::graph : ExecutorKind::eager);
     ASSERT_TRUE(session);
@@ -320,10 +333,11 @@ TEST_F(SessionTest, TwoHundredSessionsLeaveNothingBehind) {
 }
 
 TEST(Executors, HaveNames) {
-  for (ExecutorKind kind : {ExecutorKind::eager, ExecutorKind::graph, ExecutorKind::cpu}) {
+  for (ExecutorKind kind :
+       {ExecutorKind::eager, ExecutorKind::graph, ExecutorKind::mega, ExecutorKind::cpu}) {
     EXPECT_EQ(executor_by_name(executor_name(kind)).value(), kind);
   }
-  EXPECT_EQ(executor_by_name("mega").error().code, Code::invalid_argument);
+  EXPECT_EQ(executor_by_name("giga").error().code, Code::invalid_argument);
 }
 
 TEST(SessionArguments, AreChecked) {

@@ -1,8 +1,6 @@
 // Owns the shape and formats of the runtime tests' model.
 #include "tests/runtime/tiny_model.h"
 
-#include "tests/plan/tiny_models.h"
-
 namespace lathe::testing {
 namespace {
 
@@ -12,7 +10,9 @@ struct OwnedFile {
   std::shared_ptr<const GgufFile> file;
 };
 
-TinyModel shape(int layers) {
+}  // namespace
+
+TinyModel model_shape(int layers) {
   TinyModel model;
   model.layers = layers;
   model.hidden = model.ffn = 256;
@@ -30,11 +30,13 @@ TinyModel shape(int layers) {
   return model;
 }
 
-}  // namespace
-
 std::shared_ptr<const GgufFile> make_model(int layers) {
+  return make_model(model_shape(layers));
+}
+
+std::shared_ptr<const GgufFile> make_model(const TinyModel& model) {
   auto owned = std::make_shared<OwnedFile>();
-  owned->image = tiny_model(shape(layers));
+  owned->image = tiny_model(model);
   auto file = GgufFile::from_bytes(owned->image.bytes, "tiny model");
   if (!file) return nullptr;
   owned->file = file.value();

@@ -12,6 +12,7 @@
 
 #include "lathe/codegen/kernel_key.h"
 #include "lathe/codegen/result.h"
+#include "lathe/codegen/target.h"
 
 namespace lathe {
 
@@ -105,6 +106,9 @@ struct KernelRow {
   const char* bound_reason;
   // The PTX template that covers this key, or nullptr.
   const char* (*text_template)(const KernelKey&);
+  // The first compute capability that has the kernel's instructions, and what they are; 0: any.
+  int min_compute = 0;
+  const char* min_compute_reason = "";
 };
 
 std::span<const KernelRow> kernel_table();
@@ -115,5 +119,7 @@ Result<KernelType> kernel_type_by_name(std::string_view name);
 Result<void> check_key(const KernelKey& key);
 // True, or why this route cannot lower the key.
 Result<void> route_covers(const KernelKey& key, Route route);
+// Ok, or why no route can lower the key for this target: it lacks the instructions.
+Result<void> target_covers(const KernelKey& key, const Target& target);
 
 }  // namespace lathe

@@ -32,6 +32,9 @@ struct Program {
 // them. Code::not_eligible, with the reason, when they do not fit one kernel.
 Result<Program> make_program(std::span<const KernelKey> steps);
 
+// Ok, or why there can be no such kernel for this target.
+Result<void> program_fits(const Program& program, const Target& target);
+
 // By NVRTC. entry is "lathe_persistent"; the parameters are those of PersistentOperands, then as
 // 32-bit integers the number of tokens and whether the kernel chooses them.
 Result<Ptx> emit_program(const Program& program, const Target& target, const Compilers& compilers);

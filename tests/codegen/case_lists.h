@@ -1,0 +1,34 @@
+// Owns what the lists of kernel cases share.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "tests/codegen/kernel_cases.h"
+
+namespace lathe::testing {
+
+using Cases = std::vector<KernelCase>;
+
+inline constexpr int kWarps[] = {1, 2, 4, 8, 16};
+
+// The i-th of a list, again and again: neighbouring cases differ in everything.
+template <typename T, std::size_t N>
+T turn(const T (&list)[N], int i) {
+  return list[static_cast<std::size_t>(i) % N];
+}
+
+inline KernelKey base(const Family& family) {
+  KernelKey key;
+  key.type = family.type;
+  key.format = family.format;
+  return key;
+}
+
+// Of fused_cases.cpp; kernel_cases.cpp has those of the kernels with one operation each.
+void matvec_cases(const Family& family, Cases& out);
+void attend_cases(const Family& family, Cases& out);
+void top_k_cases(const Family& family, Cases& out);
+void sample_cases(const Family& family, Cases& out);
+
+}  // namespace lathe::testing
