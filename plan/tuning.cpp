@@ -40,6 +40,10 @@ int attention_splits(int kv_heads, int visible_positions) {
   return std::clamp(std::min(wanted, useful), 1, kMaxAttentionSplits);
 }
 
+int fused_warps(int hidden) {
+  return hidden < 4096 ? 8 : 16;
+}
+
 int matvec_stages(const KernelKey& key) {
   KernelKey deeper = key;
   deeper.stages = 1;

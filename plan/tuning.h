@@ -24,7 +24,9 @@ inline constexpr int kMaxAttentionSplits = 64;
 // split when the cache is full, and at most kMaxAttentionSplits.
 int attention_splits(int kv_heads, int visible_positions);
 
-inline constexpr int kMatvecWarps = 16;
+// Warps of the fused kernels of a model: 16 hide the latency of many rows; where a phase is a few
+// microseconds, what each warp does once in it weighs more, and 8 are faster (docs/performance.md).
+int fused_warps(int hidden);
 // Tiles under way per warp: as many as fit the shared memory of a block.
 int matvec_stages(const KernelKey& key);
 
