@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
 #include "examples/command_line.h"
 #include "examples/dump_ptx/assemble.h"
@@ -43,23 +44,33 @@ class Dump {
 
   // A line about the kernel for stderr.
   Result<std::string> one(const KernelKey& key) const {
-    LATHE_ASSIGN(const Text text, options_.source ? source(key) : ptx(key));
-    if (options_.out.empty()) {
-      LATHE_TRY(command_line::print(text.contents));
-    } else {
-      LATHE_TRY(write_file(key.text() + text.extension, text.contents));
-    }
-    return key.text() + ": " + text.facts;
+    if (options_.source) return write(key.text(), source(cuda_source(key)));
+    return write(key.text(), ptx(emit_by_routes(key)));
+  }
+
+  Result<std::string> one(const Program& program) const {
+    if (options_.source) return write("persistent", source(cuda_source(program)));
+    return write("persistent", ptx(emit_program(program, options_.target, compilers_)));
   }
 
  private:
-  Result<Text> source(const KernelKey& key) const {
-    LATHE_ASSIGN(std::string text, cuda_source(key));
+  Result<std::string> write(const std::string& name, Result<Text> made) const {
+    LATHE_ASSIGN(const Text text, std::move(made));
+    if (options_.out.empty()) {
+      LATHE_TRY(command_line::print(text.contents));
+    } else {
+      LATHE_TRY(write_file(name + text.extension, text.contents));
+    }
+    return name + ": " + text.facts;
+  }
+
+  static Result<Text> source(Result<std::string> made) {
+    LATHE_ASSIGN(std::string text, std::move(made));
     return Text{std::move(text), ".cu", "CUDA C++ source"};
   }
 
-  Result<Text> ptx(const KernelKey& key) const {
-    LATHE_ASSIGN(Ptx made, emit_by_routes(key));
+  Result<Text> ptx(Result<Ptx> emitted) const {
+    LATHE_ASSIGN(Ptx made, std::move(emitted));
     std::string facts = fmt::format("{} by {} ({}) in {:.1f} ms", made.target.name(),
                                     route_name(made.route), made.compiler, made.milliseconds);
     if (options_.assemble) {
@@ -94,10 +105,15 @@ class Dump {
   std::string ptxas_;
 };
 
-// Whether the only thing wrong is that the text route has no template for this kernel.
-bool is_uncovered(const KernelKey& key, const Options& options) {
-  return std::ranges::none_of(options.routes,
-                              [&](Route route) { return bool(route_covers(key, route)); });
+// Why this kernel is left out of a list, if the only thing wrong is that the text route has no
+// template for it or that the target lacks its instructions.
+std::optional<std::string> why_skipped(const KernelKey& key, const Options& options) {
+  if (std::ranges::none_of(options.routes,
+                           [&](Route route) { return bool(route_covers(key, route)); }))
+    return "no PTX template covers it";
+  if (const auto covered = target_covers(key, options.target); !covered)
+    return covered.error().message;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -110,8 +126,8 @@ int dump(std::span<const KernelKey> keys, const Options& options, const Compiler
   }
   int made = 0, skipped = 0, failed = 0;
   for (const KernelKey& key : keys) {
-    if (keys.size() > 1 && !options.source && is_uncovered(key, options)) {
-      command_line::say(fmt::format("{}: skipped, no PTX template covers it\n", key.text()));
+    if (const auto why = why_skipped(key, options); why && keys.size() > 1 && !options.source) {
+      command_line::say(fmt::format("{}: skipped, {}\n", key.text(), *why));
       ++skipped;
       continue;
     }
@@ -128,6 +144,19 @@ int dump(std::span<const KernelKey> keys, const Options& options, const Compiler
     command_line::say(fmt::format("{} made, {} skipped, {} failed{}\n", made, skipped, failed,
                                   options.out.empty() ? "" : "; in " + options.out));
   return failed || !made ? command_line::kFailure : command_line::kSuccess;
+}
+
+int dump(const Program& program, const Options& options, const Compilers& compilers) {
+  Dump dump(options, compilers);
+  Result<void> ready = dump.prepare();
+  const Result<std::string> line =
+      ready ? dump.one(program) : Result<std::string>(std::move(ready).error());
+  if (!line) {
+    command_line::print_error("dump_ptx", line.error());
+    return command_line::kFailure;
+  }
+  command_line::say(fmt::format("{}\n", *line));
+  return command_line::kSuccess;
 }
 
 }  // namespace lathe::dump_ptx

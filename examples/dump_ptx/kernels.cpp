@@ -76,11 +76,25 @@ Result<std::vector<KernelKey>> sample_kernels() {
   return keys;
 }
 
-Result<std::vector<KernelKey>> kernels_of_model(const std::string& path,
-                                                const PlanOptions& options) {
+Result<std::vector<KernelKey>> kernels_of_model(const std::string& path, PlanOptions options,
+                                                const Target& target) {
+  if (options.fusion == Fusion::automatic && target.compute < row(KernelType::matvec).min_compute)
+    options.fusion = Fusion::none;
   LATHE_ASSIGN(const std::shared_ptr<const GgufFile> file, GgufFile::open(path));
   LATHE_ASSIGN(const Plan plan, build_plan(*file, options));
   return plan.distinct_keys();
+}
+
+Result<Program> program_of_model(const std::string& path, PlanOptions options) {
+  options.fusion = Fusion::full;
+  LATHE_ASSIGN(const std::shared_ptr<const GgufFile> file, GgufFile::open(path));
+  LATHE_ASSIGN(const Plan plan, build_plan(*file, options));
+  std::vector<KernelKey> keys;
+  for (const Step& step : plan.steps) {
+    if (step.key.type == KernelType::top_k) break;
+    keys.push_back(step.key);
+  }
+  return make_program(keys);
 }
 
 }  // namespace lathe::dump_ptx

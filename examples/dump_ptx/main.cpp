@@ -11,7 +11,8 @@ namespace {
 
 Result<std::vector<KernelKey>> requested_kernels(const Options& options) {
   if (options.all) return sample_kernels();
-  if (!options.model.empty()) return kernels_of_model(options.model, options.plan);
+  if (!options.model.empty()) 
+    return kernels_of_model(options.model, options.plan, options.target);
   LATHE_ASSIGN(const KernelKey key, kernel_from_words(options.words));
   return std::vector<KernelKey>{key};
 }
@@ -22,6 +23,12 @@ int run(const Options& options) {
     const Result<void> printed = command_line::print(listing(compilers));
     if (printed) return command_line::kSuccess;
     command_line::print_error("dump_ptx", printed.error());
+    return command_line::kFailure;
+  }
+  if (options.persistent) {
+    const Result<Program> program = program_of_model(options.model, options.plan);
+    if (program) return dump(*program, options, compilers);
+    command_line::print_error("dump_ptx", program.error());
     return command_line::kFailure;
   }
   const Result<std::vector<KernelKey>> keys = requested_kernels(options);

@@ -28,6 +28,7 @@ The CUDA C++ text that the nvrtc route compiles:
 
 Every kernel of a model file, a file each; each kernel of the table in each format:
   dump_ptx --model model.gguf --out kernels
+  dump_ptx --model model.gguf --persistent --assemble >persistent.ptx
   dump_ptx --all --out kernels --assemble
 
 PTX, source and the list go to stdout, everything else to stderr.
@@ -39,6 +40,8 @@ void add_kernel_options(CLI::App& app, Options& options) {
       ->type_name("");
   app.add_option("-m,--model", options.model, "Every kernel of the plan for this GGUF file")
       ->type_name("FILE");
+  app.add_flag("--persistent", options.persistent,
+               "With --model: the one kernel for whole tokens that the mega executor launches");
   command_line::add_plan_options(app, options.plan);
   app.add_flag("--all", options.all,
                "Each kernel in each format, of an 8B model's shape; needs --out");
@@ -62,6 +65,7 @@ std::optional<std::string> contradiction(const Options& options) {
   if (ways == 0) return "no kernel is named; name one, or give --model, --all or --list";
   if (ways > 1) return "a kernel, --model, --all and --list exclude each other";
   if (options.all && options.out.empty()) return "--all needs --out DIR";
+  if (options.persistent && options.model.empty()) return "--persistent needs --model FILE";
   if (options.source && options.assemble)
     return "--source is not PTX: --assemble cannot go with it";
   return std::nullopt;

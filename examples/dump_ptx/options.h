@@ -12,6 +12,7 @@ namespace lathe::dump_ptx {
 struct Options {
   std::vector<std::string> words;  // a key's text, or kernel, format and field=value
   std::string model;
+  bool persistent = false;  // the model's kernel for whole tokens, not one for each step
   PlanOptions plan;
   bool all = false;
   bool list = false;

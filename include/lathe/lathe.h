@@ -5,6 +5,7 @@
 #include "lathe/codegen/format.h"
 #include "lathe/codegen/kernel_key.h"
 #include "lathe/codegen/kernel_table.h"
+#include "lathe/codegen/program.h"
 #include "lathe/codegen/result.h"
 #include "lathe/codegen/sampling.h"
 #include "lathe/codegen/target.h"

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 
 import programs
-from tiny_model import tiny_model
+from tiny_model import FUSIBLE, Q8_0, tiny_model
 
 KEY = "gemv.q4_k.k4096.n14336.w4"
 WORDS = ["gemv", "q4_k", "k=4096", "n=14336", "warps=4"]
@@ -142,6 +142,18 @@ class ManyKernels(DumpPtxTest):
         self.assertEqual(run.stdout.count(".visible .entry"), run.stderr.count(f"by {route}"))
 
 
+    def test_the_persistent_kernel_of_a_model(self):
+        path = self.folder / "tiny.gguf"
+        path.write_bytes(tiny_model(changes=FUSIBLE, matrices=Q8_0).data)
+        run = self.succeed("--model", path, "--persistent", "--source")
+        self.assertIn("run_persistent<Phases>", run.stdout)
+        self.assertIn("persistent: CUDA C++ source", run.stderr)
+        self.fail_to_run(["sm_80", "bulk copies"], "--model", path, "--persistent",
+                         "--target", "sm_80")
+        path.write_bytes(tiny_model().data)
+        self.fail_to_run(["f32"], "--model", path, "--persistent", "--source")
+
+
 class CommandLinesThatMakeNoSense(DumpPtxTest):
     def test_they_are_refused_with_a_sentence(self):
         for words, arguments in (
@@ -160,6 +172,7 @@ class CommandLinesThatMakeNoSense(DumpPtxTest):
                 (["--out"], ["--all"]),
                 (["exclude"], [KEY, "--list"]),
                 (["--assemble"], [KEY, "--source", "--assemble"]),
+                (["--model"], [KEY, "--persistent"]),
                 (["--context"], ["--model", "x", "--context", "0"]),
                 (["f16"], ["--model", "x", "--kv", "q4_0"])):
             with self.subTest(arguments=arguments):

@@ -5,7 +5,7 @@ import struct
 
 UINT32, INT32, FLOAT32, BOOL, STRING, ARRAY, UINT64 = 4, 5, 6, 7, 8, 9, 10
 SCALARS = {UINT32: "<I", INT32: "<i", FLOAT32: "<f", BOOL: "<?", UINT64: "<Q"}
-F32 = 0
+F32, Q8_0 = 0, 8
 ALIGNMENT = 32
 
 LAYERS, HIDDEN, FFN, HEADS, KV_HEADS, CONTEXT = 2, 64, 96, 4, 2, 8192
@@ -101,9 +101,14 @@ def tensor_shapes(vocabulary):
 VOCABULARY = len(SPECIAL) + 256 + 1
 
 
-def tiny_model(with_tokenizer=True, changes=None, weight=None):
+# Two heads of 32 values: the fewest that fused kernels take.
+FUSIBLE = {"llama.attention.head_count": (UINT32, 2), "llama.attention.head_count_kv": (UINT32, 1),
+           "llama.rope.dimension_count": (UINT32, 32)}
+
+
+def tiny_model(with_tokenizer=True, changes=None, weight=None, matrices=F32):
     """A GgufWriter that holds the file. `changes` replaces metadata: {key: (type, value) or None};
-    `weight` is the value of every weight in place of a random one."""
+    `weight` is the value of every weight in place of a random one; `matrices` is their format."""
     metadata = hyperparameters()
     no_tokenizer = {"tokenizer.ggml.model": (STRING, "no_vocab")}
     metadata.update(tokenizer() if with_tokenizer else no_tokenizer)
@@ -128,16 +133,18 @@ def tiny_model(with_tokenizer=True, changes=None, weight=None):
         for index, size in enumerate(shape):
             file.field(f"{name}.size{index}", "<Q", size)
             values *= size
-        file.field(f"{name}.type", "<I", F32)
+        quantized = matrices == Q8_0 and len(shape) > 1
+        file.field(f"{name}.type", "<I", Q8_0 if quantized else F32)
         file.field(f"{name}.offset", "<Q", offset)
-        offset += 4 * values + -4 * values % ALIGNMENT
+        size = values // 32 * 34 if quantized else 4 * values
+        offset += size + -size % ALIGNMENT
     file.pad()
     file.marks["data"] = (len(file.data), "")
-    append_weights(file, shapes, weight)
+    append_weights(file, shapes, weight, matrices)
     return file
 
 
-def append_weights(file, shapes, weight):
+def append_weights(file, shapes, weight, matrices):
     generator = random.Random(1)
     for name, shape in shapes.items():
         values = 1
@@ -149,5 +156,11 @@ def append_weights(file, shapes, weight):
             numbers = [1.0] * values
         else:
             numbers = [generator.gauss(0, HIDDEN ** -0.5) for _ in range(values)]
-        file.data += struct.pack(f"<{values}f", *numbers)
+        if matrices == Q8_0 and len(shape) > 1:
+            for at in range(0, values, 32):
+                block = numbers[at:at + 32]
+                scale = max(map(abs, block)) / 127
+                file.data += struct.pack("<e32b", scale, *(round(x / scale) for x in block))
+        else:
+            file.data += struct.pack(f"<{values}f", *numbers)
         file.pad()

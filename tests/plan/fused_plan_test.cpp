@@ -15,25 +15,13 @@ namespace lathe {
 namespace {
 
 using testing::PlanInterpreter;
+using testing::fusible;
 using testing::ReferenceModel;
 using testing::TinyModel;
 
 constexpr int kTokens = 12;
 // Both round to f32 after each step, at other places.
 constexpr double kBound = 1e-4;
-
-// Of a shape and format that tiles cover: attention wants heads of 32 or more.
-TinyModel fusible(TinyModel model, Format weights = Format::q8_0) {
-  model.weights = weights;
-  model.head_dim = model.rotary = 32;
-  model.heads = 4;
-  model.kv_heads = 2;
-  model.hidden = row(weights).block == 256 ? 256 : 64;
-  model.ffn = row(weights).block == 256 ? 512 : 96;
-  if (row(weights).block == 256) model.heads = 8;
-  if (model.layers > 2) model.layers = 7;
-  return model;
-}
 
 std::vector<TinyModel> all_families(Format weights = Format::q8_0) {
   std::vector<TinyModel> out;

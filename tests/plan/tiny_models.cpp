@@ -162,6 +162,18 @@ TinyModel tiny_gemma3() {
   return model;
 }
 
+TinyModel fusible(TinyModel model, Format weights) {
+  model.weights = weights;
+  model.head_dim = model.rotary = 32;
+  model.heads = 4;
+  model.kv_heads = 2;
+  model.hidden = row(weights).block == 256 ? 256 : 64;
+  model.ffn = row(weights).block == 256 ? 512 : 96;
+  if (row(weights).block == 256) model.heads = 8;
+  if (model.layers > 2) model.layers = 7;
+  return model;
+}
+
 GgufWriter tiny_model_writer(const TinyModel& model) {
   return ModelWriter(model).run();
 }

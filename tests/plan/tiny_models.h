@@ -50,6 +50,9 @@ TinyModel tiny_qwen2();
 TinyModel tiny_qwen3();
 TinyModel tiny_gemma3();
 
+// The same of a shape and format that fused kernels take: heads of 32 or more, weights with tiles.
+TinyModel fusible(TinyModel model, Format weights = Format::q8_0);
+
 // The model's file; tests may add keys and tensors before taking the image.
 GgufWriter tiny_model_writer(const TinyModel& model);
 GgufImage tiny_model(const TinyModel& model);

@@ -245,10 +245,8 @@ TEST(MegaExecutor, RecordsDealEveryTileToOneBlock) {
 
 TEST(MegaExecutor, RecordsOfEveryFamily) {
   for (TinyModel model : {tiny_llama(), tiny_qwen2(), tiny_qwen3(), tiny_gemma3()}) {
-    model.weights = Format::q8_0;
-    model.head_dim = model.rotary = 32;
     FakeDriver fake({.execute = false, .multiprocessors = 5});
-    const auto session = open_session(make_model(model), mega_options(), fake.platform());
+    const auto session = open_session(make_model(fusible(model)), mega_options(), fake.platform());
     ASSERT_TRUE(session) << model.architecture << ": " << session.error().text();
     ASSERT_TRUE((*session)->step(1));
     check_records(fake, **session);

@@ -1,0 +1,161 @@
+// Owns the tests of persistent kernels as code: which plans make one, its source, and what NVRTC and
+// the assembler make of it. What it computes is the GPU tests' concern.
+#include <gtest/gtest.h>
+
+#include "lathe/codegen/program.h"
+#include "lathe/plan/plan.h"
+#include "tests/codegen/ptxas.h"
+#include "tests/plan/tiny_models.h"
+#include "tests/support/compilers.h"
+
+namespace lathe {
+namespace {
+
+using testing::compilers;
+using testing::fusible;
+using testing::TinyModel;
+
+std::vector<KernelKey> steps_of(const TinyModel& model, Format kv = Format::f16) {
+  const testing::GgufImage image = testing::tiny_model(model);
+  const auto file = GgufFile::from_bytes(image.bytes, "tiny").value();
+  PlanOptions options;
+  options.fusion = Fusion::full;
+  options.kv = kv;
+  const Result<Plan> plan = build_plan(*file, options);
+  EXPECT_TRUE(plan) << (plan ? "" : plan.error().text());
+  std::vector<KernelKey> keys;
+  if (!plan) return keys;
+  for (const Step& step : plan->steps) {
+    if (step.key.type == KernelType::top_k) break;
+    keys.push_back(step.key);
+  }
+  return keys;
+}
+
+Program program_of(const TinyModel& model, Format kv = Format::f16) {
+  const Result<Program> program = make_program(steps_of(model, kv));
+  EXPECT_TRUE(program) << (program ? "" : program.error().text());
+  return program ? *program : Program{};
+}
+
+std::vector<TinyModel> all_families() {
+  return {testing::tiny_llama(), testing::tiny_qwen2(), testing::tiny_qwen3(),
+          testing::tiny_gemma3()};
+}
+
+std::string refusal(const std::vector<KernelKey>& steps) {
+  const Result<Program> program = make_program(steps);
+  EXPECT_FALSE(program);
+  if (program) return {};
+  EXPECT_EQ(program.error().code, Code::not_eligible);
+  return program.error().message;
+}
+
+TEST(Program, CountsStepsAndMatrices) {
+  for (const TinyModel& family : all_families()) {
+    const TinyModel model = fusible(family);
+    const Program program = program_of(model);
+    EXPECT_EQ(program.steps, 5 * model.layers + 2) << model.architecture;
+    EXPECT_EQ(program.entries, 7 * model.layers + 1);
+    // With a window there are two kinds of attention.
+    EXPECT_EQ(program.attends.size(), model.window > 0 ? 2u : 1u);
+    EXPECT_EQ(program.blocks, 132);
+    const Geometry g = program.geometry();
+    EXPECT_EQ(g.grid_x, 132u);
+    EXPECT_EQ(g.threads, static_cast<unsigned>(program.warps * 32));
+    EXPECT_LE(g.shared_bytes, 227u * 1024);
+    EXPECT_GE(program.stages, 2);
+  }
+}
+
+TEST(Program, TextNamesEverythingThatTheCodeDependsOn) {
+  const TinyModel model = fusible(testing::tiny_llama());
+  const std::string text = program_of(model).text();
+  EXPECT_EQ(program_of(model).text(), text);
+  TinyModel other = model;
+  other.epsilon = 1e-3;
+  EXPECT_NE(program_of(other).text(), text);
+  other = model;
+  other.vocab += 16;
+  EXPECT_NE(program_of(other).text(), text);
+  other = model;
+  other.layers += 1;
+  EXPECT_NE(program_of(other).text(), text);
+  EXPECT_NE(program_of(model, Format::f32).text(), text);
+}
+
+TEST(Program, OtherStepsAreRefusedWithAReason) {
+  const std::vector<KernelKey> steps = steps_of(fusible(testing::tiny_llama()));
+  EXPECT_NE(refusal({}).find("embedding"), std::string::npos);
+  EXPECT_NE(refusal({steps.begin() + 1, steps.end()}).find("embedding"), std::string::npos);
+  EXPECT_NE(refusal({steps[0], steps[2]}).find("no matrix"), std::string::npos);
+  std::vector<KernelKey> with_norm = steps;
+  with_norm.push_back(*parse_key("rms_norm.f32.k64.n1.w4"));
+  EXPECT_NE(refusal(with_norm).find("rms_norm"), std::string::npos);
+}
+
+TEST(Program, TargetsWithoutBulkCopiesAreRefused) {
+  const Program program = program_of(fusible(testing::tiny_llama()));
+  for (const char* name : {"sm_80", "sm_89"}) {
+    const Result<Ptx> ptx = emit_program(program, *parse_target(name), compilers());
+    ASSERT_FALSE(ptx);
+    EXPECT_EQ(ptx.error().code, Code::not_eligible);
+    EXPECT_NE(ptx.error().message.find(std::string(name) + " has no bulk copies"),
+              std::string::npos)
+        << ptx.error().text();
+  }
+}
+
+struct CompiledCase {
+  const char* name;
+  TinyModel model;
+  Format kv;
+
+  friend void PrintTo(const CompiledCase& c, std::ostream* out) { *out << c.name; }
+};
+
+class ProgramCode : public ::testing::TestWithParam<CompiledCase> {};
+
+// 128 registers a thread, for 512 threads: what attention and several formats' products do not fit
+// goes to the stack. The most that any of these programs has, rounded up: lower it when they do.
+constexpr int kMostSpills = 1024;
+
+TEST_P(ProgramCode, CompilesAndAssemblesWithFewSpills) {
+  if (const auto there = compilers().available(Route::nvrtc); !there)
+    GTEST_SKIP() << there.error().message;
+  const CompiledCase& c = GetParam();
+  const Program program = program_of(c.model, c.kv);
+  const Result<Ptx> ptx = emit_program(program, *parse_target("sm_90a"), compilers());
+  ASSERT_TRUE(ptx) << ptx.error().text();
+  EXPECT_EQ(ptx->entry, "lathe_persistent");
+  EXPECT_NE(ptx->text.find(".entry lathe_persistent("), std::string::npos);
+  EXPECT_NE(ptx->text.find("// " + program.text()), std::string::npos);
+  if (!testing::ptxas().found()) GTEST_SKIP() << "no ptxas here";
+  const testing::PtxasOutput out = testing::ptxas().assemble(*ptx, c.name);
+  ASSERT_EQ(out.status, 0) << out.text;
+  EXPECT_LE(out.spills(), kMostSpills) << out.text;
+  EXPECT_LE(out.registers(), 65536 / (program.warps * 32)) << out.text;
+  RecordProperty("registers", out.registers());
+  RecordProperty("spills", out.spills());
+}
+
+TinyModel mixed() {
+  TinyModel model = fusible(testing::tiny_llama(), Format::q4_k);
+  model.head_dim = model.rotary = 128;
+  model.exceptions = {{"blk.0.attn_v.weight", Format::q6_k},
+                      {"blk.1.ffn_down.weight", Format::q6_k},
+                      {"output.weight", Format::q6_k}};
+  return model;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Programs, ProgramCode,
+    ::testing::Values(CompiledCase{"llama", fusible(testing::tiny_llama()), Format::f16},
+                      CompiledCase{"llama_q4_k_m", mixed(), Format::f16},
+                      CompiledCase{"qwen2", fusible(testing::tiny_qwen2()), Format::f32},
+                      CompiledCase{"qwen3", fusible(testing::tiny_qwen3()), Format::q8_0},
+                      CompiledCase{"gemma3", fusible(testing::tiny_gemma3()), Format::f16}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace lathe
