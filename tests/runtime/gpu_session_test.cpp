@@ -290,8 +290,9 @@ TEST_F(GpuTest, ASecondStartBuildsNothing) {
   const auto cold = open(options);
   const auto warm = open(options);
   ASSERT_TRUE(cold && warm);
-  const int kernels = int(cold->plan().distinct_keys().size());
-  EXPECT_EQ(cold->report().kernels_built, kernels);
+  // Those of the plan, and those that bring its weights into tiles.
+  const int kernels = cold->report().kernels_built;
+  EXPECT_GE(kernels, int(cold->plan().distinct_keys().size()));
   EXPECT_EQ(cold->report().kernels_from_cache, 0);
   EXPECT_EQ(warm->report().kernels_built, 0);
   EXPECT_EQ(warm->report().kernels_from_cache, kernels);
