@@ -9,9 +9,9 @@ namespace lathe {
 namespace {
 
 const std::array kTable = {
-    kRetileRow,    kEmbedRow,          kRmsNormRow, kGemvRow,   kRopeRow,        kKvAppendRow,
-    kAttentionRow, kAttentionMergeRow, kGluRow,     kArgmaxRow, kArgmaxMergeRow, kMatvecRow,
-    kAttendRow,    kTopKRow,           kSampleRow,
+    kRetileRow,      kEmbedRow,     kRmsNormRow,        kGemvRow, kRopeRow,
+    kKvAppendRow,    kAttentionRow, kAttentionMergeRow, kGluRow,  kArgmaxRow,
+    kArgmaxMergeRow, kMatvecRow,    kAttendRow,         kTopKRow, kSampleRow,
 };
 
 constexpr const char* kRoutes[] = {"nvrtc", "llvm", "text"};
@@ -62,11 +62,11 @@ Result<void> route_covers(const KernelKey& key, Route route) {
 Result<void> target_covers(const KernelKey& key, const Target& target) {
   const KernelRow& kernel = row(key.type);
   if (target.compute >= kernel.min_compute) return {};
-  return Error{Code::not_eligible,
-               fmt::format("{} has no {}, which came with sm_{} and which {} is made of",
-                           target.name(), kernel.min_compute_reason, kernel.min_compute,
-                           kernel.name),
-               {{"key", key.text()}, {"target", target.name()}}};
+  return Error{
+      Code::not_eligible,
+      fmt::format("{} has no {}, which came with sm_{} and which {} is made of", target.name(),
+                  kernel.min_compute_reason, kernel.min_compute, kernel.name),
+      {{"key", key.text()}, {"target", target.name()}}};
 }
 
 }  // namespace lathe

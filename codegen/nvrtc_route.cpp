@@ -119,10 +119,10 @@ Result<std::string> nvrtc_compile(const std::string& source, const std::string& 
                  {{"log", program.handle ? program_log(program) : ""}}};
   // NVRTC has accepted, with a warning, types it then compiled as others.
   if (const std::string log = program_log(program); log.find("warning") != std::string::npos)
-    return Error{Code::compile,
-                 fmt::format("{} compiled {} with warnings, which are not trusted", nvrtc.version,
-                             what),
-                 {{"log", log}}};
+    return Error{
+        Code::compile,
+        fmt::format("{} compiled {} with warnings, which are not trusted", nvrtc.version, what),
+        {{"log", log}}};
   std::string ptx(size, '\0');
   nvrtc.get_ptx(program.handle, ptx.data());
   ptx.resize(size - 1);

@@ -129,8 +129,7 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
          "--kv",
          [&options](const std::string& name) {
            options.kv = value_or_usage_error("--kv", format_by_name(name));
-           if (options.kv != Format::f16 && options.kv != Format::f32 &&
-               options.kv != Format::q8_0)
+           if (options.kv != Format::f16 && options.kv != Format::f32 && options.kv != Format::q8_0)
              throw CLI::ValidationError("--kv", "the KV cache is f32, f16 or q8_0, not " + name);
          },
          "Format of the KV cache: f32, f16 in half the memory, or q8_0 in a quarter (default f32)")
@@ -142,7 +141,8 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
                             : name == "none" ? Fusion::none
                                              : Fusion::automatic;
          },
-         "full: five kernels a layer, on weights in tiles; none: one for each operation; auto: full\n"
+         "full: five kernels a layer, on weights in tiles; none: one for each operation; auto: "
+         "full\n"
          "where the model and the GPU allow it (default auto)")
       ->check(CLI::IsMember({"auto", "full", "none"}))
       ->type_name("FUSION");

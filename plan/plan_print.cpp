@@ -114,9 +114,10 @@ Json to_json(const Step& step) {
 }
 
 Json to_json(const WeightSlot& slot) {
-  return {{"name", slot.name}, {"format", row(slot.format).name}, {"rows", slot.rows},
-          {"layout", slot.layout == Layout::tiles ? "tiles" : "raw"},
-          {"k", slot.k},       {"file_offset", slot.file_offset}, {"bytes", slot.bytes}};
+  return {{"name", slot.name},  {"format", row(slot.format).name},
+          {"rows", slot.rows},  {"layout", slot.layout == Layout::tiles ? "tiles" : "raw"},
+          {"k", slot.k},        {"file_offset", slot.file_offset},
+          {"bytes", slot.bytes}};
 }
 
 }  // namespace

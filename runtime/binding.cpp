@@ -24,8 +24,7 @@ struct Located {
   std::int64_t bytes = 0;
 };
 
-Located locate(const Plan& plan, const Operand& operand, const Addresses& at,
-               Alignment alignment) {
+Located locate(const Plan& plan, const Operand& operand, const Addresses& at, Alignment alignment) {
   const auto pick = [&](const std::vector<std::uint64_t>& list) -> std::uint64_t {
     return operand.index >= 0 && std::size_t(operand.index) < list.size() ? list[operand.index] : 0;
   };

@@ -93,11 +93,11 @@ class CudaSession final : public SessionBase {
     LATHE_TRY(prepare_advance());
     steps.push_back({&advance_->kernel, advance_parameters_});
     if (kind_ == ExecutorKind::mega) {
-      const auto tail = std::ranges::find_if(
-          steps, [](const PreparedStep& s) { return s.kernel->info.key.type == KernelType::top_k; });
-      LATHE_ASSIGN(executor_,
-                   mega_executor(*device_, plan_, *bound_, memory_->addresses(), history_.get(),
-                                 {tail, steps.end()}, stream_));
+      const auto tail = std::ranges::find_if(steps, [](const PreparedStep& s) {
+        return s.kernel->info.key.type == KernelType::top_k;
+      });
+      LATHE_ASSIGN(executor_, mega_executor(*device_, plan_, *bound_, memory_->addresses(),
+                                            history_.get(), {tail, steps.end()}, stream_));
     } else if (kind_ == ExecutorKind::graph) {
       std::vector<std::vector<int>> dependencies = step_dependencies(plan_);
       dependencies.push_back(unawaited(dependencies));  // of the step that ends the token
@@ -286,8 +286,8 @@ Result<std::string> why_not_fused(const DeviceImpl& device) {
     lacks = fmt::format("{} has no {}", device.target().name(),
                         row(KernelType::matvec).min_compute_reason);
   } else {
-    LATHE_ASSIGN(const int bytes, device.context().attribute(
-                                      CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
+    LATHE_ASSIGN(const int bytes,
+                 device.context().attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
     if (bytes < kMostSharedBytes)
       lacks = fmt::format("a block of {} has {} bytes of shared memory, and they use {}",
                           device.target().name(), bytes, kMostSharedBytes);

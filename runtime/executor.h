@@ -1,4 +1,4 @@
-// Owns the two ways to put a plan's launches on a stream.
+// Owns the three ways to put a plan's launches on a stream.
 #pragma once
 
 #include <memory>
@@ -29,14 +29,14 @@ class Executor {
 
 // One launch per step. The steps' parameters must outlive the executor.
 std::unique_ptr<Executor> eager_executor(const Context& context, std::vector<PreparedStep> steps);
-// The same launches recorded once, replayed as one. dependencies[i] are the steps that step i waits
-// for (step_dependencies); steps that need not wait for each other run at the same time.
-// One persistent kernel for all steps but those that draw a token; `tail` are the launches that draw
-// one and end it.
+// One persistent kernel for all steps but those that draw a token; `tail` are the launches that
+// draw one and end it.
 Result<std::unique_ptr<Executor>> mega_executor(DeviceImpl& device, const Plan& plan,
                                                 BoundPlan& bound, const Addresses& addresses,
-                                                CUdeviceptr history,
-                                                std::vector<PreparedStep> tail, CUstream stream);
+                                                CUdeviceptr history, std::vector<PreparedStep> tail,
+                                                CUstream stream);
+// The same launches recorded once, replayed as one. dependencies[i] are the steps that step i waits
+// for (step_dependencies); steps that need not wait for each other run at the same time.
 Result<std::unique_ptr<Executor>> graph_executor(const Context& context,
                                                  const std::vector<PreparedStep>& steps,
                                                  const std::vector<std::vector<int>>& dependencies,

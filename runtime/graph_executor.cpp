@@ -24,7 +24,8 @@ class GraphExecutor final : public Executor {
 
   Result<void> launch(CUstream stream, int tokens) override {
     for (int i = 0; i < tokens; ++i)
-      LATHE_TRY(lathe::check(driver_, driver_.cuGraphLaunch(graph_.get(), stream), "cuGraphLaunch"));
+      LATHE_TRY(
+          lathe::check(driver_, driver_.cuGraphLaunch(graph_.get(), stream), "cuGraphLaunch"));
     return {};
   }
 

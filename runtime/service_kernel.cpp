@@ -74,10 +74,9 @@ Result<ServiceKernel> load_program(const DeviceImpl& device, const Program& prog
   const Target& target = device.target();
   const DiskCache* cache = device.cache();
   LATHE_ASSIGN(const std::string compiler, toolchain.compiler(Route::nvrtc));
-  const std::string key =
-      fmt::format("lathe program 1\n{}\n{} ptx {}\n{}\n{}\n{}\n", program.text(),
-                  target.name(), target.ptx_version(), compiler, toolchain.fingerprint(),
-                  toolchain.assembler().name());
+  const std::string key = fmt::format("lathe program 1\n{}\n{} ptx {}\n{}\n{}\n{}\n",
+                                      program.text(), target.name(), target.ptx_version(), compiler,
+                                      toolchain.fingerprint(), toolchain.assembler().name());
   const auto finish = [&](Result<ServiceKernel> loaded, bool from_cache) -> Result<ServiceKernel> {
     if (!loaded) return loaded;
     loaded->kernel.info.geometry = program.geometry();
@@ -98,8 +97,7 @@ Result<ServiceKernel> load_program(const DeviceImpl& device, const Program& prog
   }
   LATHE_ASSIGN(const Ptx ptx, toolchain.emit(program, target));
   LATHE_ASSIGN(const Cubin cubin, toolchain.assembler().assemble(ptx.text, target));
-  LATHE_ASSIGN(ServiceKernel loaded,
-               finish(load(device, cubin, "lathe_persistent"), false));
+  LATHE_ASSIGN(ServiceKernel loaded, finish(load(device, cubin, "lathe_persistent"), false));
   if (cache) static_cast<void>(cache->store(key, cubin));
   return loaded;
 }

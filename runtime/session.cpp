@@ -15,10 +15,9 @@ struct ExecutorName {
   ExecutorKind kind;
   const char* name;
 };
-constexpr std::array kExecutors = {ExecutorName{ExecutorKind::eager, "eager"},
-                                   ExecutorName{ExecutorKind::graph, "graph"},
-                                   ExecutorName{ExecutorKind::mega, "mega"},
-                                   ExecutorName{ExecutorKind::cpu, "cpu"}};
+constexpr std::array kExecutors = {
+    ExecutorName{ExecutorKind::eager, "eager"}, ExecutorName{ExecutorKind::graph, "graph"},
+    ExecutorName{ExecutorKind::mega, "mega"}, ExecutorName{ExecutorKind::cpu, "cpu"}};
 
 }  // namespace
 

@@ -22,7 +22,7 @@ constexpr std::size_t kCopyThreads = 8;
 // One run of bytes to be uploaded.
 struct Piece {
   std::span<const std::byte> bytes;
-  std::int64_t offset;  // in the pool
+  std::int64_t offset;                // in the pool
   const WeightSlot* tiles = nullptr;  // the slot, if it is to be in tiles
 };
 
@@ -126,9 +126,8 @@ std::vector<KernelKey> BoundWeights::keys(const Plan& plan) {
   return {keys.begin(), keys.end()};
 }
 
-Result<BoundWeights> BoundWeights::upload(DeviceImpl& device, CUstream stream,
-                                          const GgufFile& file, const Plan& plan,
-                                          const Progress& progress) {
+Result<BoundWeights> BoundWeights::upload(DeviceImpl& device, CUstream stream, const GgufFile& file,
+                                          const Plan& plan, const Progress& progress) {
   const Context& context = device.context();
   std::vector<Piece> pieces;
   std::int64_t pool = 0, largest = 0;

@@ -29,12 +29,11 @@ Result<void> check(const KernelKey& key) {
   LATHE_TRY(in_range("n_c", key.n_c, 0, key.n_b > 0 ? 1 << 30 : 0));
   for (const auto& [format, n] : matrices(key)) {
     if (n == 0) continue;
-    if (tile_number(format) < 0)
-      return invalid("{} weights have no decode core", row(format).name);
+    if (tile_number(format) < 0) return invalid("{} weights have no decode core", row(format).name);
     if (const auto shape = tile_shape(format, n, key.k); !shape) return shape.error();
   }
-  const std::int64_t tiles = std::int64_t{ceil_div(key.n, 16)} + ceil_div(key.n_b, 16) +
-                             ceil_div(key.n_c, 16);
+  const std::int64_t tiles =
+      std::int64_t{ceil_div(key.n, 16)} + ceil_div(key.n_b, 16) + ceil_div(key.n_c, 16);
   if (tiles * (key.blocks + 1) > (std::int64_t{1} << 31))
     return invalid("{} row tiles are too many for {} blocks", tiles, key.blocks);
   if (key.gated) {
@@ -75,8 +74,7 @@ std::vector<Param> params(const KernelKey& key) {
   std::vector<Param> out;
   std::size_t i = 0;
   for (const auto& [format, n] : matrices(key)) {
-    if (n > 0)
-      out.push_back(tiles_param(kWeightNames[i], Matrix{format, n, key.k}, Access::read));
+    if (n > 0) out.push_back(tiles_param(kWeightNames[i], Matrix{format, n, key.k}, Access::read));
     ++i;
   }
   out.push_back(vector_in("x", key.k));
@@ -183,8 +181,8 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   if (key.joined) {
     const double factor = inverse_rms(x, static_cast<double>(key.epsilon));
     for (std::size_t i = 0; i < k; ++i) {
-      x[i] = static_cast<double>(received(stream[i])) +
-             x[i] * factor * static_cast<double>(post[i]);
+      x[i] =
+          static_cast<double>(received(stream[i])) + x[i] * factor * static_cast<double>(post[i]);
       if (part == 0) joined[i] = static_cast<float>(x[i]);
     }
   }

@@ -27,7 +27,8 @@ Result<void> has_tiles(const KernelKey& key) {
 
 Param tiles_param(const char* name, const Matrix& matrix, Access access) {
   const Result<TileShape> shape = tile_shape(matrix.format, matrix.n, matrix.k);
-  return {name, access, Element::tiles, shape ? shape->bytes() : 0, 16, false, false, false, matrix};
+  return {name,  access, Element::tiles, shape ? shape->bytes() : 0, 16, false,
+          false, false,  matrix};
 }
 
 std::vector<OpArgument> parameters(int count) {

@@ -57,7 +57,8 @@ inline Param position_in() {
 }
 inline Param blocks_in(const char* name, const KernelKey& key) {
   const Matrix matrix = {key.format, key.n, key.k};
-  return {name, Access::read, Element::blocks, matrix.block_bytes(), 16, false, false, false, matrix};
+  return {name,  Access::read, Element::blocks, matrix.block_bytes(), 16, false,
+          false, false,        matrix};
 }
 // A matrix in tiles. The key has passed has_tiles().
 Param tiles_param(const char* name, const Matrix& matrix, Access access);

@@ -106,9 +106,10 @@ void add_execution_options(CLI::App& app, Options& options, Names& names) {
                  "cuda, cpu, or auto: the CPU, with a word on stderr, where no GPU can be used")
       ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
       ->type_name("DEVICE");
-  app.add_option("--executor", names.executor,
-                 "graph (recorded once, replayed), eager (a launch per step), mega (one kernel that\n"
-                 "stays for whole tokens; a plan with --fusion full, on sm_90 or later) or cpu")
+  app.add_option(
+         "--executor", names.executor,
+         "graph (recorded once, replayed), eager (a launch per step), mega (one kernel that\n"
+         "stays for whole tokens; a plan with --fusion full, on sm_90 or later) or cpu")
       ->type_name("KIND");
   command_line::add_route_option(app, options.session.routes);
   command_line::add_compiler_options(app, options.session.compilers);

@@ -7,8 +7,9 @@
 
 namespace lathe::dump_ptx {
 
-// Says on stderr how each went. A kernel that no asked-for route or not the target covers is skipped,
-// unless nothing else is left; any other failure makes the exit code 1, after all kernels have had their turn.
+// Says on stderr how each went. A kernel that no asked-for route or not the target covers is
+// skipped, unless nothing else is left; any other failure makes the exit code 1, after all kernels
+// have had their turn.
 int dump(std::span<const KernelKey> keys, const Options& options, const Compilers& compilers);
 
 // The same for a persistent kernel.

@@ -11,8 +11,7 @@ namespace {
 
 Result<std::vector<KernelKey>> requested_kernels(const Options& options) {
   if (options.all) return sample_kernels();
-  if (!options.model.empty()) 
-    return kernels_of_model(options.model, options.plan, options.target);
+  if (!options.model.empty()) return kernels_of_model(options.model, options.plan, options.target);
   LATHE_ASSIGN(const KernelKey key, kernel_from_words(options.words));
   return std::vector<KernelKey>{key};
 }

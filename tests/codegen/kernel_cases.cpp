@@ -228,10 +228,9 @@ using AddCases = void (*)(const Family&, Cases&);
 
 // In the order of KernelType.
 constexpr AddCases kAddCases[] = {
-    retile_cases, embed_cases,     rms_norm_cases,     gemv_cases,
-    rope_cases,   kv_append_cases, attention_cases,    attention_merge_cases,
-    glu_cases,    argmax_cases,    argmax_merge_cases, matvec_cases,
-    attend_cases, top_k_cases,     sample_cases,
+    retile_cases,       embed_cases,     rms_norm_cases,        gemv_cases,  rope_cases,
+    kv_append_cases,    attention_cases, attention_merge_cases, glu_cases,   argmax_cases,
+    argmax_merge_cases, matvec_cases,    attend_cases,          top_k_cases, sample_cases,
 };
 
 }  // namespace
@@ -300,8 +299,8 @@ std::vector<KernelKey> representative_keys(const Family& family) {
   };
   std::vector<KernelKey> out;
   for (const char* shape : shapes.at(family.type)) {
-    KernelKey key = *parse_key(std::string(row(family.type).name) + "." +
-                               row(family.format).name + "." + shape);
+    KernelKey key = *parse_key(std::string(row(family.type).name) + "." + row(family.format).name +
+                               "." + shape);
     while (key.stages > 1 && !check_key(key)) --key.stages;  // larger tiles, fewer under way
     if (key.layout == Layout::raw || key.format != Format::f32) out.push_back(key);
   }

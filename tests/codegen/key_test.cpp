@@ -35,9 +35,9 @@ KernelKey random_key(testing::Random& random) {
     if (field.activation) key.*field.activation = static_cast<Activation>(random.below(2));
     if (field.layout) key.*field.layout = static_cast<Layout>(random.below(2));
     if (field.format)
-      key.*field.format = formats()[static_cast<std::size_t>(
-                                        random.below(static_cast<int>(formats().size())))]
-                              .format;
+      key.*field.format =
+          formats()[static_cast<std::size_t>(random.below(static_cast<int>(formats().size())))]
+              .format;
   }
   return key;
 }

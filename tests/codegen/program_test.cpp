@@ -1,5 +1,5 @@
-// Owns the tests of persistent kernels as code: which plans make one, its source, and what NVRTC and
-// the assembler make of it. What it computes is the GPU tests' concern.
+// Owns the tests of persistent kernels as code: which plans make one, its source, and what NVRTC
+// and the assembler make of it. What it computes is the GPU tests' concern.
 #include <gtest/gtest.h>
 
 #include "lathe/codegen/program.h"

@@ -80,7 +80,8 @@ std::string broken_rules(const Ptx& ptx, const KernelKey& key) {
   for (const std::string& parameter : parameters)
     need(parameter.starts_with(".u64") || parameter.starts_with(".b64"),
          "a parameter that is no pointer: " + parameter);
-  // matvec's streams of tiles keep their addresses in shared memory, where no compiler follows them.
+  // matvec's streams of tiles keep their addresses in shared memory, where no compiler follows
+  // them.
   const bool generic = key.type == KernelType::matvec;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {

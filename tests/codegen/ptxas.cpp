@@ -61,8 +61,8 @@ int PtxasOutput::number_before(const std::string& words) const {
 
 int PtxasOutput::spills() const {
   int most = 0;
-  for (const char* what : {" bytes stack frame", " bytes spill stores", " bytes spill loads",
-                           " bytes lmem"})
+  for (const char* what :
+       {" bytes stack frame", " bytes spill stores", " bytes spill loads", " bytes lmem"})
     most = std::max(most, number_before(what));
   return most;
 }

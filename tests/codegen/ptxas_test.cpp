@@ -120,7 +120,8 @@ TEST_P(PtxasTest, AssemblesWithoutSpillsForEveryTarget) {
   for (const KernelKey& key : testing::representative_keys(GetParam()))
     for (Route route : {Route::nvrtc, Route::llvm, Route::text})
       if (route_covers(key, route) && testing::compilers().available(route))
-        for (const Target& target : testing::tested_targets(key)) jobs.push_back({key, route, target});
+        for (const Target& target : testing::tested_targets(key))
+          jobs.push_back({key, route, target});
   ASSERT_FALSE(jobs.empty()) << "no route is available";
   std::vector<int> registers(jobs.size());
   std::vector<std::string> wrong(jobs.size());

@@ -121,9 +121,9 @@ struct Block {
     for (int i = 0; i < active; ++i)
       ++count[static_cast<int>(threads[static_cast<std::size_t>(i)]->state)];
     return std::to_string(count[0]) + " threads wait for a copy, " + std::to_string(count[1]) +
-           " in a shuffle, " + std::to_string(count[2]) +
-           " at a warp barrier, " + std::to_string(count[3]) + " at a block barrier, " +
-           std::to_string(count[4]) + " have finished";
+           " in a shuffle, " + std::to_string(count[2]) + " at a warp barrier, " +
+           std::to_string(count[3]) + " at a block barrier, " + std::to_string(count[4]) +
+           " have finished";
   }
 };
 

@@ -14,8 +14,8 @@
 namespace lathe {
 namespace {
 
-using testing::PlanInterpreter;
 using testing::fusible;
+using testing::PlanInterpreter;
 using testing::ReferenceModel;
 using testing::TinyModel;
 
@@ -106,12 +106,10 @@ TEST(FusedPlan, EveryFormatWithTilesEqualsThePlanOfSingleOperations) {
 
 TEST(FusedPlan, FormatsMayDifferFromTensorToTensor) {
   TinyModel model = fusible(testing::tiny_llama(), Format::q4_k);
-  model.exceptions = {{"blk.0.attn_v.weight", Format::q6_k},
-                      {"blk.1.ffn_down.weight", Format::q5_k},
-                      {"blk.1.attn_k.weight", Format::q8_0},
-                      {"blk.0.ffn_up.weight", Format::q4_0},
-                      {"token_embd.weight", Format::bf16},
-                      {"output.weight", Format::q6_k}};
+  model.exceptions = {
+      {"blk.0.attn_v.weight", Format::q6_k}, {"blk.1.ffn_down.weight", Format::q5_k},
+      {"blk.1.attn_k.weight", Format::q8_0}, {"blk.0.ffn_up.weight", Format::q4_0},
+      {"token_embd.weight", Format::bf16},   {"output.weight", Format::q6_k}};
   EXPECT_LT(greatest_error(model, Format::f32), kBound);
 }
 

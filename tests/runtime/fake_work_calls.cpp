@@ -144,8 +144,8 @@ CUresult fake_cooperative_launch(CUfunction function, unsigned blocks, unsigned,
   if (static_cast<int>(blocks) > options.multiprocessors * options.blocks_per_multiprocessor)
     return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   std::lock_guard lock(g_state->mutex);
-  CooperativeLaunch& launch = g_state->cooperative ? *g_state->cooperative
-                                                   : g_state->cooperative.emplace();
+  CooperativeLaunch& launch =
+      g_state->cooperative ? *g_state->cooperative : g_state->cooperative.emplace();
   launch.blocks = blocks;
   launch.threads = threads;
   launch.shared_bytes = shared_bytes;

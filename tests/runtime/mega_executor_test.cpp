@@ -256,9 +256,9 @@ TEST(MegaExecutor, RecordsOfEveryFamily) {
 // Of shapes no model has, so that any split of any phase is met.
 TEST(MegaExecutor, SharesArePartitions) {
   for (int blocks : {1, 2, 3, 5, 16, 131, 132, 1024}) {
-    for (const auto& [a, b, c] : {std::array{1, 0, 0}, std::array{16, 16, 16},
-                                  std::array{17, 1, 33}, std::array{4096, 1024, 1024},
-                                  std::array{100, 3000, 7}, std::array{128256, 0, 0}}) {
+    for (const auto& [a, b, c] :
+         {std::array{1, 0, 0}, std::array{16, 16, 16}, std::array{17, 1, 33},
+          std::array{4096, 1024, 1024}, std::array{100, 3000, 7}, std::array{128256, 0, 0}}) {
       for (int kind : {dev::kPlainRows, dev::kGatedRows}) {
         if (kind == dev::kGatedRows && (a != b || c != 0)) continue;
         dev::MatvecShape s{};

@@ -31,10 +31,10 @@ enum class KernelType : std::uint8_t {
   glu,              // y = activation(gate) * up
   argmax,           // greatest value and its index per split of n values
   argmax_merge,     // greatest of the splits
-  matvec,           // up to three matrices of tiles times one vector, with norm, bias, residual, GLU
-  attend,           // norm and rotation of q and k, append to the KV cache and attention in one
-  top_k,            // the 64 greatest logits after the repeat penalty, per split
-  sample,           // the next token, drawn from those of all splits
+  matvec,  // up to three matrices of tiles times one vector, with norm, bias, residual, GLU
+  attend,  // norm and rotation of q and k, append to the KV cache and attention in one
+  top_k,   // the 64 greatest logits after the repeat penalty, per split
+  sample,  // the next token, drawn from those of all splits
 };
 
 // Which elements RoPE rotates together: (2i, 2i+1) or (i, i + dims/2).

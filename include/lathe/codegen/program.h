@@ -14,14 +14,14 @@ namespace lathe {
 // (ptx_templates/ops/persistent.h says why).
 struct Program {
   KernelKey embed;
-  std::vector<KernelKey> attends;   // distinct; a step names its own by index
-  std::vector<KernelKey> matvecs;   // distinct
-  int steps = 0;                    // of a token: embed, matvec and attend
-  int entries = 0;                  // matrices of a token
-  int blocks = 0;                   // one for each multiprocessor, all at once
+  std::vector<KernelKey> attends;  // distinct; a step names its own by index
+  std::vector<KernelKey> matvecs;  // distinct
+  int steps = 0;                   // of a token: embed, matvec and attend
+  int entries = 0;                 // matrices of a token
+  int blocks = 0;                  // one for each multiprocessor, all at once
   int warps = 16;
-  int stages = 0;                   // tiles under way per warp
-  int slot_bytes = 0;               // the largest tile
+  int stages = 0;      // tiles under way per warp
+  int slot_bytes = 0;  // the largest tile
 
   // Names everything that the code depends on.
   std::string text() const;

@@ -20,8 +20,8 @@ struct Target {
   std::string ptx_version() const;  // "8.0"
 };
 
-// "sm_90a" and the lowest PTX version that knows it and Lathe's instructions. Known: sm_80, 86, 87, 89, 90, 90a, 100, 100a,
-// 103, 120, 120a, 121.
+// "sm_90a" and the lowest PTX version that knows it and Lathe's instructions. Known: sm_80, 86, 87,
+// 89, 90, 90a, 100, 100a, 103, 120, 120a, 121.
 Result<Target> parse_target(std::string_view name);
 // The target for a device of this compute capability ("a" variant where the chip has one).
 Result<Target> target_for_compute_capability(int major, int minor);

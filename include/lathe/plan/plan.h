@@ -33,12 +33,12 @@ struct ControlBlock {
 };
 
 enum class Place : std::uint8_t {
-  weight,   // index into Plan::weights
-  table,    // index into Plan::tables
-  scratch,  // byte offset into the arena
-  kv_k,     // K cache of layer `index`
-  kv_v,     // V cache of layer `index`, laid out as K: [position][kv_heads][head_dim]
-  control,  // byte offset into the ControlBlock
+  weight,    // index into Plan::weights
+  table,     // index into Plan::tables
+  scratch,   // byte offset into the arena
+  kv_k,      // K cache of layer `index`
+  kv_v,      // V cache of layer `index`, laid out as K: [position][kv_heads][head_dim]
+  control,   // byte offset into the ControlBlock
   counters,  // byte offset into words that are 0 before the first token
 };
 
@@ -59,7 +59,7 @@ struct Step {
 };
 
 struct WeightSlot {
-  std::string name;  // of the tensor in the file
+  std::string name;             // of the tensor in the file
   Layout layout = Layout::raw;  // in device memory; hosts read the file's blocks
   Format format = Format::f32;
   std::int64_t rows = 0;
@@ -79,8 +79,8 @@ struct Table {
 // How many kernels a layer is cut into.
 enum class Fusion : std::uint8_t {
   automatic,  // full where the model, and in a session the device, allow it; else none
-  none,  // one for each operation, weights as the file's blocks; any format, any shape
-  full,  // five, on weights in tiles: qkv, attention, output, gate and up, down
+  none,       // one for each operation, weights as the file's blocks; any format, any shape
+  full,       // five, on weights in tiles: qkv, attention, output, gate and up, down
 };
 
 struct PlanOptions {
