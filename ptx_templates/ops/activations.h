@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ops/exchange.h"
+#include "ops/math.h"
 #include "ops/tile_dot.h"
 
 namespace lathe::dev {
@@ -15,8 +16,8 @@ LATHE_DEVICE u32 gather_bytes(const u32* q, u32 selector) {
 // A warp takes four sub-blocks of 32 values at once, eight lanes each, four values a lane. Rounds
 // the lane's values to integers with the sub-block's scale and puts them where load_activation()
 // finds them: `column` is the sub-block's tile column, `sub` its number there; all lanes
-// call, those whose sub-block is not `there` for the others' sake. A NaN or an infinity
-// becomes a scale that is NaN.
+// call, those whose sub-block is not `there` for the others' sake. A NaN, an
+// infinity or a value of 2^125 and more becomes a scale that is NaN.
 LATHE_DEVICE void store_activation(u8* column, bool there, int sub, const f32 (&v)[4]) {
   // As integers, magnitudes are ordered and NaN is above all.
   u32 top = 0;
@@ -30,13 +31,12 @@ LATHE_DEVICE void store_activation(u8* column, bool there, int sub, const f32 (&
     const u32 other = shuffle_xor(top, mask);
     top = other > top ? other : top;
   }
-  // The power of two that brings the largest into 2^14 ... 127 * 257: it costs half a bit on average,
-  // and no division. Where all is below 2^-100, it is below what a sum with anything else would
-  // notice.
-  const bool none = top < 0x0d800000u, finite = top < 0x7f800000u;
-  const u32 exponent = (top + 0x00010200u) & 0x7f800000u;
-  const f32 inverse = none ? 0.0f : as_f32(((254u + 14u) << 23) - exponent);
-  f32 scale = none ? 0.0f : as_f32(exponent - (14u << 23));
+  // The largest becomes a little less than the limbs hold, 127 * 257, for the factor is a rounded
+  // one. Where all is below 2^-100, it is below what a sum with anything else would notice.
+  const f32 largest = 32600.0f, maximum = as_f32(top);
+  const bool none = top < 0x0d800000u, finite = top < 0x7e000000u;
+  const f32 inverse = none ? 0.0f : largest * reciprocal(maximum);
+  f32 scale = none ? 0.0f : maximum * (1.0f / largest);
   if (!finite) scale = as_f32(0x7fc00000u);
   // 1.5 * 2^23 leaves the nearest integer in the low bits; 128 more makes byte 1 the upper limb
   // and, but for its top bit, byte 0 the lower.
