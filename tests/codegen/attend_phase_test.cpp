@@ -42,15 +42,15 @@ void run_phase(std::vector<Bytes>& a, const dev::Exchange& e, int blocks, std::u
                                         as<float>(a[3]), as<dev::u8>(a[5]),  as<dev::u8>(a[6]),
                                         as<float>(a[7]), as<dev::u32>(a[8]), as<float>(a[9])};
   const int position = *as<std::int32_t>(a[4]);
-  const dev::AttendShape shape = dev::attend_shape(8, 4, 64, 2);
-  const dev::AttendShared shared = dev::attend_shared(shape, 64, 2, kNumbers.splits, kWarps);
+  const int bytes =
+      dev::attend_bytes(kNumbers.heads, kNumbers.kv_heads, 64, 2, kNumbers.splits, kWarps);
   const auto body = [&] {
     dev::attend_phase<dev::KvRowsF16>(e, operands, kNumbers, position, dev::block_x(), blocks,
                                       kWarps, dev::shared_memory());
   };
   const Geometry geometry = {.grid_x = static_cast<unsigned>(blocks),
                              .threads = kWarps * 32,
-                             .shared_bytes = static_cast<unsigned>(shared.bytes)};
+                             .shared_bytes = static_cast<unsigned>(bytes)};
   const Result<void> ran = emulation::launch("attend_phase", geometry, body, seed);
   ASSERT_TRUE(ran) << ran.error().text();
 }

@@ -90,7 +90,7 @@ TEST(MegaExecutor, LaunchesOnceForAnyNumberOfTokens) {
   EXPECT_EQ(fake.calls("cuLaunchKernel"), 0);
   const CooperativeLaunch launch = fake.cooperative_launch().value();
   EXPECT_EQ(launch.blocks, 6u);
-  EXPECT_EQ(launch.threads, 512u);
+  EXPECT_EQ(launch.threads, 256u);
   EXPECT_GT(launch.shared_bytes, 0u);
   EXPECT_LE(launch.shared_bytes, 227u * 1024);
   EXPECT_EQ(launch.tokens, 9);
