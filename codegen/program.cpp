@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 
 #include "codegen/kernels/matvec.h"
@@ -17,14 +16,6 @@ namespace {
 
 constexpr const char* kEntry = "lathe_persistent";
 constexpr int kMaxStages = 8;
-
-struct MatrixOfKey {
-  Format format;
-  int n;
-};
-std::array<MatrixOfKey, 3> matrices(const KernelKey& key) {
-  return {{{key.format, key.n}, {key.format_b, key.n_b}, {key.format_c, key.n_c}}};
-}
 
 Error refused(std::string why) {
   return {Code::not_eligible, "no persistent kernel: " + why, {}};

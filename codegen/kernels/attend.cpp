@@ -129,15 +129,6 @@ Arguments read_arguments(const KernelKey& key, std::span<void* const> arguments)
   return a;
 }
 
-// A float as the hand-over between blocks leaves it: without its lowest bit (ops/exchange.h).
-double received(float value) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  bits &= ~1u;
-  std::memcpy(&value, &bits, 4);
-  return value;
-}
-
 using Head = std::array<double, 256>;
 
 // Norm (with weights) and rotation of one head of q or k.

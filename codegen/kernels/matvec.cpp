@@ -10,14 +10,6 @@
 namespace lathe {
 namespace {
 
-struct MatrixOfKey {
-  Format format;
-  int n;
-};
-std::array<MatrixOfKey, 3> matrices(const KernelKey& key) {
-  return {{{key.format, key.n}, {key.format_b, key.n_b}, {key.format_c, key.n_c}}};
-}
-
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(in_range("blocks", key.blocks, 1, 1024));
   LATHE_TRY(in_range("stages", key.stages, 1, 16));
@@ -136,15 +128,6 @@ Cost cost(const KernelKey& key) {
   return {bytes + vectors * 4, (rows(key) + (key.joined ? key.k : 0)) * 4ll, 2 * products};
 }
 
-// A float as the hand-over between blocks leaves it: without its lowest bit (ops/exchange.h).
-float received(float value) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  bits &= ~1u;
-  std::memcpy(&value, &bits, 4);
-  return value;
-}
-
 double inverse_rms(std::span<const double> x, double epsilon) {
   double squares = 0;
   for (const double v : x) squares += v * v;
@@ -177,12 +160,11 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
 
   const auto k = static_cast<std::size_t>(key.k);
   std::vector<double> x(k);
-  for (std::size_t i = 0; i < k; ++i) x[i] = static_cast<double>(received(from[i]));
+  for (std::size_t i = 0; i < k; ++i) x[i] = received(from[i]);
   if (key.joined) {
     const double factor = inverse_rms(x, static_cast<double>(key.epsilon));
     for (std::size_t i = 0; i < k; ++i) {
-      x[i] =
-          static_cast<double>(received(stream[i])) + x[i] * factor * static_cast<double>(post[i]);
+      x[i] = received(stream[i]) + x[i] * factor * static_cast<double>(post[i]);
       if (part == 0) joined[i] = static_cast<float>(x[i]);
     }
   }
@@ -215,7 +197,7 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
     for (std::int64_t r = first; r < last; ++r) {
       double value = dot(m, r);
       if (bias[m]) value += static_cast<double>(bias[m][r]);
-      if (residual) value += static_cast<double>(received(residual[before + r]));
+      if (residual) value += received(residual[before + r]);
       y[before + r] = static_cast<float>(value);
     }
     before += n;

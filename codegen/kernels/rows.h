@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -90,6 +91,11 @@ Geometry per_element(int count, int warps);
 
 // Share `part` of `parts` of the range [0, count).
 std::pair<std::int64_t, std::int64_t> share(std::int64_t count, int part, int parts);
+
+// A float as the hand-over between blocks leaves it: without its lowest bit (ops/exchange.h).
+inline double received(float value) {
+  return static_cast<double>(std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & ~1u));
+}
 
 inline const char* no_template(const KernelKey&) {
   return nullptr;
