@@ -32,6 +32,7 @@
   FILE(ops_matvec, "ops/matvec.h")                 \
   FILE(ops_persistent, "ops/persistent.h")         \
   FILE(ops_phase, "ops/phase.h")                   \
+  FILE(ops_phase_vector, "ops/phase_vector.h")     \
   FILE(ops_random, "ops/random.h")                 \
   FILE(ops_retile, "ops/retile.h")                 \
   FILE(ops_rms_norm, "ops/rms_norm.h")             \
@@ -42,7 +43,6 @@
   FILE(ops_tile_dot, "ops/tile_dot.h")             \
   FILE(ops_tile_shapes, "ops/tile_shapes.h")       \
   FILE(ops_top_k, "ops/top_k.h")                   \
-  FILE(ops_vector_runs, "ops/vector_runs.h")       \
   FILE(ops_weight_stream, "ops/weight_stream.h")   \
   FILE(ptx_gemv_q4_k, "ptx/gemv_q4_k.ptx")         \
   FILE(ptx_gemv_q6_k, "ptx/gemv_q6_k.ptx")         \

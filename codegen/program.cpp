@@ -42,8 +42,8 @@ int attend_bytes(const Program& program) {
 }
 
 dev::PersistentLayout layout(const Program& program) {
-  return dev::persistent_layout(program.warps, program.stages, program.slot_bytes,
-                                columns(program), program.entries, attend_bytes(program));
+  return dev::persistent_layout(program.warps, program.stages, program.slot_bytes, columns(program),
+                                program.entries, attend_bytes(program));
 }
 
 // Sub-blocks per tile when all matrices have the same, else 0: then it is data.
@@ -83,9 +83,9 @@ std::string attend_text(const Program& program) {
     const KernelKey& key = program.attends[i];
     out += fmt::format(
         "    // {}\n    if (variant == {})\n"
-        "      attend_phase<{}>(phase.exchange, o,\n"
+        "      attend_phase<{}>({{1, tag, fault}}, o,\n"
         "                       {{{}, {}, {}, {}, {}, {}, {}, {}, {}}},\n"
-        "                       position, phase.block, {}, {}, phase.scratch);\n",
+        "                       position, block, {}, {}, scratch);\n",
         key.text(), i, cache_rows(key.format), key.heads, key.kv_heads, key.head_dim, key.rotary,
         key.pairing == Pairing::halves ? 1 : 0, key.window, key.splits, real(key.epsilon),
         real(key.scale), program.blocks, program.warps);
@@ -152,9 +152,11 @@ Result<std::string> cuda_source(const Program& program) {
       "struct Phases {{\n"
       "  static constexpr u32 features = {};\n"
       "  static constexpr int subs = {};\n"
-      "  static __device__ __forceinline__ void attend(int variant, const Phase& phase,\n"
-      "      const AttendOperands& o, int position) {{\n{}  }}\n"
-      "  static __device__ __forceinline__ void embed(const u8* table, const i32* token, int index,\n"
+      // Not inlined: it would take the registers of the phases that stream weights.
+      "  static __device__ __noinline__ void attend(int variant, u32 tag, u32* fault, int block,\n"
+      "      u8* scratch, const AttendOperands& o, int position) {{\n{}  }}\n"
+      "  static __device__ __forceinline__ void embed(const u8* table, const i32* token, int "
+      "index,\n"
       "      const Exchange& e, f32* y) {{\n{}  }}\n"
       "}};\n\n"
       "extern \"C\" __global__ void __launch_bounds__({}, 1)\n"
@@ -177,8 +179,7 @@ Result<void> program_fits(const Program& program, const Target& target) {
   return {};
 }
 
-Result<Ptx> emit_program(const Program& program, const Target& target,
-                         const Compilers& compilers) {
+Result<Ptx> emit_program(const Program& program, const Target& target, const Compilers& compilers) {
   LATHE_TRY(program_fits(program, target));
   LATHE_ASSIGN(const Nvrtc* nvrtc, load_nvrtc(compilers.state()));
   LATHE_ASSIGN(const std::string source, cuda_source(program));

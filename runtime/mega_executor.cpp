@@ -68,7 +68,10 @@ class Records {
   }
 
   // One block's after another's.
-  std::vector<dev::StepRecord> steps() const { return joined(steps_); }
+  std::vector<dev::StepRecord> steps() {
+    for (auto& steps : steps_) place_all_sums(steps);
+    return joined(steps_);
+  }
   std::vector<dev::StreamEntry> entries() const { return joined(entries_); }
 
  private:
@@ -77,6 +80,20 @@ class Records {
     std::vector<T> all;
     for (const auto& block : blocks) all.insert(all.end(), block.begin(), block.end());
     return all;
+  }
+
+  // What separates two matrix-vector phases has barriers of its own: only direct neighbours share
+  // the place of the partial sums.
+  void place_all_sums(std::vector<dev::StepRecord>& steps) const {
+    const auto sums = [&](std::size_t i) {
+      return i < steps.size() && steps[i].step == dev::kMatvecStep
+                 ? dev::all_sums(steps[i].matvec.shape, program_.warps)
+                 : 0;
+    };
+    for (std::size_t i = 0; i < steps.size(); ++i)
+      if (steps[i].step == dev::kMatvecStep)
+        dev::place_sums(steps[i].matvec.shape, program_.warps,
+                        std::max(i > 0 ? sums(i - 1) : 0, sums(i + 1)));
   }
 
   static dev::AttendOperands attend(const KernelKey& key, std::span<const std::uint64_t> values) {
@@ -118,9 +135,7 @@ class Records {
     s.k = key.k;
     s.subs = subs;
     s.columns = columns;
-    s.step_rows = key.warps / columns;
-    s.step_columns = key.warps % columns;
-    s.first_rows = (65536 + columns - 1) / columns;
+    s.inverse = dev::ceil_div(4096, columns);
     s.kind = key.gated ? dev::kGatedRows : last ? dev::kLogitRows : dev::kPlainRows;
     s.activation = int(key.activation);
     s.inverse_k = 1.0f / float(key.k);
@@ -130,14 +145,13 @@ class Records {
       s.format[m] = tile_number(rows[m] > 0 ? formats[m] : key.format);
     }
     for (int block = 0; block < program_.blocks; ++block) {
-      dev::share_phase(s, block, program_.blocks, program_.warps);
+      dev::share_phase(s, block, program_.blocks);
       steps_[std::size_t(block)].push_back(record);
       for (int m = 0; m < 3; ++m) {
         if (rows[m] == 0) continue;
         const int bytes = tile_shape(formats[m], rows[m], key.k)->tile_bytes;
-        entries_[std::size_t(block)].push_back(
-            {tiles[m] + std::int64_t{s.first[m]} * columns * bytes,
-             dev::u32(s.count[m] * columns), dev::u32(bytes)});
+        entries_[std::size_t(block)].push_back(dev::stream_entry(
+            tiles[m] + std::int64_t{s.first[m]} * columns * bytes, s.count[m], columns, bytes));
       }
     }
   }
@@ -191,10 +205,14 @@ class MegaExecutor final : public Executor {
                       stream);
     LATHE_DRIVER_CALL(driver, cuStreamSynchronize, stream);
     stream_ = stream;
-    pointers_ = {steps_.get(),      entries_.get(),    addresses.control,
-                 state_.get(),      candidates_.get(), history,
-                 addresses.control + offsetof(ControlBlock, sampling) +
-                     offsetof(SamplingState, recent)};
+    pointers_ = {
+        steps_.get(),
+        entries_.get(),
+        addresses.control,
+        state_.get(),
+        candidates_.get(),
+        history,
+        addresses.control + offsetof(ControlBlock, sampling) + offsetof(SamplingState, recent)};
     for (std::size_t i = 0; i < pointers_.size(); ++i) parameters_[i] = &pointers_[i];
     parameters_[7] = &tokens_;
     parameters_[8] = &chooses_;
@@ -206,10 +224,10 @@ class MegaExecutor final : public Executor {
     for (int i = 0; i < tokens; ++i) {
       LATHE_TRY(launch_kernel_of(stream, 1));
       for (const PreparedStep& step : tail_) {
-        LATHE_TRY(lathe::check(
-            device_.driver(),
-            launch_kernel(device_.driver(), *step.kernel, step.parameters, stream),
-            "cuLaunchKernel"));
+        LATHE_TRY(
+            lathe::check(device_.driver(),
+                         launch_kernel(device_.driver(), *step.kernel, step.parameters, stream),
+                         "cuLaunchKernel"));
       }
     }
     return {};
@@ -221,9 +239,8 @@ class MegaExecutor final : public Executor {
                       sizeof(dev::PersistentState), stream_);
     LATHE_DRIVER_CALL(driver, cuStreamSynchronize, stream_);
     if (static_cast<const dev::PersistentState*>(host_state_.get())->fault == 0) return {};
-    return Error{Code::driver,
-                 "The persistent kernel gave up: a block waited too long for another.",
-                 {}}
+    return Error{
+        Code::driver, "The persistent kernel gave up: a block waited too long for another.", {}}
         .with("hint", "open the session again, or use the graph executor");
   }
 
@@ -242,8 +259,8 @@ class MegaExecutor final : public Executor {
     LATHE_DRIVER_CALL(device_.driver(), cuOccupancyMaxActiveBlocksPerMultiprocessor,
                       &per_multiprocessor, kernel_->kernel.function, program.warps * 32,
                       program.geometry().shared_bytes);
-    LATHE_ASSIGN(const int multiprocessors, device_.context().attribute(
-                                                CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+    LATHE_ASSIGN(const int multiprocessors,
+                 device_.context().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
     if (per_multiprocessor * multiprocessors >= program.blocks) return {};
     return Error{Code::not_eligible,
                  fmt::format("no persistent kernel: {} blocks would have to run at once, and {} "
@@ -256,12 +273,11 @@ class MegaExecutor final : public Executor {
     tokens_ = tokens;
     chooses_ = greedy_ ? 1 : 0;
     const Geometry& g = kernel_->kernel.info.geometry;
-    return lathe::check(
-        device_.driver(),
-        device_.driver().cuLaunchCooperativeKernel(kernel_->kernel.function, g.grid_x, 1, 1,
-                                                   g.threads, 1, 1, g.shared_bytes, stream,
-                                                   parameters_.data()),
-        "cuLaunchCooperativeKernel");
+    return lathe::check(device_.driver(),
+                        device_.driver().cuLaunchCooperativeKernel(
+                            kernel_->kernel.function, g.grid_x, 1, 1, g.threads, 1, 1,
+                            g.shared_bytes, stream, parameters_.data()),
+                        "cuLaunchCooperativeKernel");
   }
 
   DeviceImpl& device_;
@@ -281,8 +297,8 @@ class MegaExecutor final : public Executor {
 
 Result<std::unique_ptr<Executor>> mega_executor(DeviceImpl& device, const Plan& plan,
                                                 BoundPlan& bound, const Addresses& addresses,
-                                                CUdeviceptr history,
-                                                std::vector<PreparedStep> tail, CUstream stream) {
+                                                CUdeviceptr history, std::vector<PreparedStep> tail,
+                                                CUstream stream) {
   auto executor = std::make_unique<MegaExecutor>(device);
   LATHE_TRY(executor->prepare(plan, bound, addresses, history, std::move(tail), stream));
   return std::unique_ptr<Executor>(std::move(executor));

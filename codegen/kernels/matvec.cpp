@@ -24,6 +24,11 @@ Result<void> check(const KernelKey& key) {
     if (tile_number(format) < 0) return invalid("{} weights have no decode core", row(format).name);
     if (const auto shape = tile_shape(format, n, key.k); !shape) return shape.error();
   }
+  // As many as a stream entry counts (ops/step_records.h).
+  for (const auto& [format, n] : matrices(key))
+    if (ceil_div(ceil_div(n, 16), key.blocks) > 65535)
+      return invalid("n is {}; with {} blocks at most {} rows are covered", n, key.blocks,
+                     std::int64_t{65535} * 16 * key.blocks);
   const std::int64_t tiles =
       std::int64_t{ceil_div(key.n, 16)} + ceil_div(key.n_b, 16) + ceil_div(key.n_c, 16);
   if (tiles * (key.blocks + 1) > (std::int64_t{1} << 31))
@@ -33,9 +38,10 @@ Result<void> check(const KernelKey& key) {
       return invalid("n_b is {}; with gated rows it must be n ({}), and n_c 0", key.n_b, key.n);
     if (key.residual || key.bias) return invalid("gated rows have neither bias nor residual");
     if (!key.norm) return invalid("gated rows need norm");
-    if (ceil_div(ceil_div(key.n, 16), key.blocks) > dev::kGateFloats / 16 &&
-        ceil_div(ceil_div(key.n, 16), key.blocks) * 2 * 16 * dev::kPhaseWarps >
-            2 * dev::kPartialFloats)
+    // Gates are kept where their sums and the ups' may not fit at once.
+    const int most = ceil_div(ceil_div(key.n, 16), key.blocks);
+    const int met = std::min(tile_shape(key.format, key.n, key.k)->tiles_per_row, key.warps);
+    if (most > dev::kGateFloats / 16 && 2 * most * 16 * met > dev::kPartialFloats / 2)
       return invalid("n is {}; with {} blocks at most {} gated rows are covered", key.n, key.blocks,
                      key.blocks * dev::kGateFloats);
   }
@@ -242,7 +248,7 @@ int matvec_shared_bytes(const KernelKey& key) {
   const Result<TileShape> shape = tile_shape(key.format, key.n, key.k);
   if (!shape) return 0;
   return dev::stream_bytes(key.warps, key.stages, matvec_slot_bytes(key)) + dev::kPhaseScratch +
-         shape->tiles_per_row * dev::kColumnBytes + 3 * dev::kStreamEntryBytes;
+         dev::column_bytes(shape->tiles_per_row, key.warps) + 3 * dev::kStreamEntryBytes;
 }
 
 const KernelRow kMatvecRow = {

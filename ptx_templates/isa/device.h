@@ -142,6 +142,12 @@ LATHE_DEVICE u16 f32_to_f16(f32 v) {
   return r;
 }
 
+// v, which the compiler then keeps in a register rather than compute again at each use.
+LATHE_DEVICE u32 pinned(u32 v) {
+  asm volatile("" : "+r"(v));
+  return v;
+}
+
 // Bytes of the eight in (a, b), chosen by the four nibbles of `selector`, lowest first; a nibble of
 // 8 or more gives the sign bit of byte nibble - 8, eight times.
 LATHE_DEVICE u32 byte_permute(u32 a, u32 b, u32 selector) {

@@ -42,6 +42,9 @@ LATHE_DEVICE void store_relaxed(u32* p, u32 v) {
 LATHE_DEVICE void store_relaxed(u64* p, u64 v) {
   asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
+// Between one look at such a value and the next.
+LATHE_DEVICE void poll_pause() {}
+
 // The value before. What this thread wrote before is seen by whoever reads the new value this way.
 LATHE_DEVICE u32 atomic_add(u32* p, u32 v) {
   u32 r;
@@ -54,6 +57,13 @@ LATHE_DEVICE u32 atomic_add(u32* p, u32 v) {
 // Orders this thread's accesses before and after it for the whole device.
 LATHE_DEVICE void device_fence() {
   asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
+// True in one lane of the warp, always the same. All lanes must call.
+LATHE_DEVICE bool elected() {
+  u32 r;
+  asm volatile("{.reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p;}" : "=r"(r));
+  return r != 0;
 }
 
 // A barrier in shared memory on which bulk copies complete: each phase ends when one thread has
@@ -71,12 +81,11 @@ LATHE_DEVICE void bulk_copy(void* shared, const void* global, u32 bytes, u64* ba
   const u32 at = shared_address(barrier);
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(at), "r"(bytes)
                : "memory");
+  // The policy is what createpolicy.fractional.L2::evict_first with a fraction of 1 makes.
   asm volatile(
-      "{.reg .b64 policy;\n"
-      "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-      "[%0], [%1], %2, [%3], policy;}" ::"r"(shared_address(shared)),
-      "l"(global), "r"(bytes), "r"(at)
+      "[%0], [%1], %2, [%3], %4;" ::"r"(shared_address(shared)),
+      "l"(global), "r"(bytes), "r"(at), "l"(0x12f0000000000000ull)
       : "memory");
 }
 // Waits for the phase of the given parity (0, then 1, then 0 ...) to end.

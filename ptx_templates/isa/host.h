@@ -93,6 +93,10 @@ LATHE_DEVICE u16 f32_to_f16(f32 v) {
   return lathe::f32_to_f16(v);
 }
 
+LATHE_DEVICE u32 pinned(u32 v) {
+  return v;
+}
+
 LATHE_DEVICE u32 byte_permute(u32 a, u32 b, u32 selector) {
   const u64 bytes = static_cast<u64>(b) << 32 | a;
   u32 r = 0;

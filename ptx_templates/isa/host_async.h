@@ -7,8 +7,8 @@
 #include "isa/host.h"
 
 namespace lathe::emulation {
-// Lets the other threads of the block go on; the deadlock detector counts turns without progress.
-void pause_for_copy();
+// Lets other threads go on; the deadlock detector counts turns without progress.
+void pause_for_memory();
 }  // namespace lathe::emulation
 
 namespace lathe::dev {
@@ -28,12 +28,19 @@ LATHE_DEVICE void store_relaxed(u32* p, u32 v) {
 LATHE_DEVICE void store_relaxed(u64* p, u64 v) {
   *p = v;
 }
+LATHE_DEVICE void poll_pause() {
+  emulation::pause_for_memory();
+}
 LATHE_DEVICE u32 atomic_add(u32* p, u32 v) {
   const u32 before = *p;
   *p += v;
   return before;
 }
 LATHE_DEVICE void device_fence() {}
+
+LATHE_DEVICE bool elected() {
+  return thread_index() % 32 == 0;
+}
 
 // Counts the phases that have ended.
 LATHE_DEVICE void copy_barrier_init(u64* barrier) {
@@ -45,7 +52,7 @@ LATHE_DEVICE void bulk_copy(void* shared, const void* global, u32 bytes, u64* ba
   ++*barrier;
 }
 LATHE_DEVICE void copy_barrier_wait(u64* barrier, u32 parity) {
-  while ((*barrier & 1) == parity) emulation::pause_for_copy();
+  while ((*barrier & 1) == parity) emulation::pause_for_memory();
 }
 
 LATHE_DEVICE void allow_dependents() {}

@@ -28,6 +28,12 @@ LATHE_DEVICE int warp_index() {
   return thread_index() / kWarp;
 }
 
+// A value that is the same in all lanes, told to the compiler: what follows from it alone is then
+// computed once for the warp, beside the lanes' own instructions. All lanes must call.
+LATHE_DEVICE int uniform(int value) {
+  return static_cast<int>(shuffle(static_cast<u32>(value), 0));
+}
+
 // Sum and maximum over the 32 lanes of a warp, in every lane. All lanes must call.
 LATHE_DEVICE f32 warp_sum(f32 value) {
   LATHE_UNROLL(5)

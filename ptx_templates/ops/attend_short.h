@@ -3,7 +3,8 @@
 // the way. All of it is small loops.
 //
 // First the scores of all positions, four lanes a position; then the softmax, a warp a head; then
-// the weighted values, each warp every so many-th position; then the warps' sums.
+// the weighted values, each warp every so many-th position; then the warps' sums. Rows of earlier
+// tokens are on their way to registers before the queries are there.
 #pragma once
 
 #include "ops/attend_vectors.h"
@@ -12,6 +13,40 @@ namespace lathe::dev {
 
 // Query heads of a group that this way takes.
 enum : int { kAttendShortHeads = 8 };
+
+// A row of keys, 128 values of it at a time: the parts of one of the four lanes that share it.
+template <class Kv>
+struct ShortKeys {
+  KvPart<Kv, 8> part[4];
+};
+
+// One KV head in the cache.
+struct ShortHead {
+  const u8 *keys, *values;  // of position 0, the head's first value
+  i64 stride;               // bytes from position to position
+  int d, scale;             // scale: how far behind the head's first value its scales lie
+};
+
+template <class Kv>
+LATHE_DEVICE void load_keys(const ShortHead& head, int row, int from, ShortKeys<Kv>& out) {
+  LATHE_UNROLL(4)
+  for (int i = 0; i < 4; ++i) {
+    const int at = from + 32 * i + thread_index() % 4 * 8;
+    if (at < head.d)
+      load_part(head.keys + row * head.stride + at * Kv::bytes,
+                head.scale - at * Kv::bytes + at / 32 * 2, out.part[i]);
+  }
+}
+// Of positions `first` + p, p + warps ..., the lane's values from `at` on, those of the last cached
+// position in place of later ones.
+template <class Kv>
+LATHE_DEVICE void load_values(const ShortHead& head, int first, int p, int warps, int last, int at,
+                              KvPart<Kv, 4> (&out)[4]) {
+  LATHE_UNROLL(4)
+  for (int u = 0; u < 4; ++u)
+    load_part(head.values + min_int(first + p + u * warps, last) * head.stride + at * Kv::bytes,
+              head.scale - at * Kv::bytes + at / 32 * 2, out[u]);
+}
 
 template <class Kv>
 LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const AttendNumbers& n,
@@ -25,8 +60,17 @@ LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const
   f32* sums = reinterpret_cast<f32*>(shared + m.sums);
   f32* partial = reinterpret_cast<f32*>(shared + m.partial);
   const u8* packed = shared + m.packed;
-  const i64 stride = kv_position_bytes(Kv::bytes, n.kv_heads * d);
   const int packed_bytes = kv_row_bytes(Kv::bytes, d);
+  const ShortHead head = {o.k_cache + static_cast<i64>(kv_head) * d * Kv::bytes,
+                          o.v_cache + static_cast<i64>(kv_head) * d * Kv::bytes,
+                          kv_position_bytes(Kv::bytes, n.kv_heads * d), d,
+                          n.kv_heads * d - kv_head * d + kv_head * d / 32 * 2};
+  const int last = max_int(position - 1, 0);  // in the cache; the new row is in shared memory
+  const int value_at = 4 * lane_index() < d ? 4 * lane_index() : 0;
+  ShortKeys<Kv> keys;
+  KvPart<Kv, 4> values[4];
+  load_keys(head, min_int(first + thread_index() / 4, last), 0, keys);
+  load_values<Kv>(head, first, warp_index(), warps, last, value_at, values);
   attend_vectors<Kv>(e, o, n, position, kv_head, true, warps, d, queries,
                      reinterpret_cast<f32*>(shared + m.fresh), shared + m.packed);
   block_barrier();
@@ -39,30 +83,34 @@ LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const
     LATHE_UNROLL(8)
     for (int h = 0; h < kAttendShortHeads; ++h) score[h] = 0;
     LATHE_UNROLL(1)
-    for (int at = 8 * quarter; at < d; at += 32) {
-      KvPart<Kv, 8> part;
-      const int scale = n.kv_heads * d - (kv_head * d + at) + (kv_head * d / 32 + at / 32) * 2;
-      if (row == position)
-        shared_part(packed + at * Kv::bytes, d - at + at / 32 * 2, part);
-      else
-        load_part(o.k_cache + row * stride + static_cast<i64>(kv_head * d + at) * Kv::bytes, scale,
-                  part);
-      f32 key[8];
-      Kv::decode(part, row == position ? 0 : scale, key);
-      LATHE_UNROLL(8)
-      for (int h = 0; h < kAttendShortHeads; ++h) {
-        if (h >= group) break;
-        const f32x4* q = reinterpret_cast<const f32x4*>(queries + h * d + at);
-        const f32x4 a = q[0], b = q[1];
-        f32 s = fma(key[0], a.x, score[h]);
-        f32 t = key[1] * a.y;
-        s = fma(key[2], a.z, s);
-        t = fma(key[3], a.w, t);
-        s = fma(key[4], b.x, s);
-        t = fma(key[5], b.y, t);
-        s = fma(key[6], b.z, s);
-        t = fma(key[7], b.w, t);
-        score[h] = s + t;
+    for (int from = 0; from < d; from += 128) {
+      if (base > 0 || from > 0) load_keys(head, min_int(row, last), from, keys);
+      LATHE_UNROLL(4)
+      for (int i = 0; i < 4; ++i) {
+        const int at = from + 32 * i + 8 * quarter;
+        if (at >= d) break;
+        int scale = head.scale - at * Kv::bytes + at / 32 * 2;
+        if (row == position) {
+          shared_part(packed + at * Kv::bytes, d - at + at / 32 * 2, keys.part[i]);
+          scale = 0;
+        }
+        f32 key[8];
+        Kv::decode(keys.part[i], scale, key);
+        LATHE_UNROLL(8)
+        for (int h = 0; h < kAttendShortHeads; ++h) {
+          if (h >= group) break;
+          const f32x4* q = reinterpret_cast<const f32x4*>(queries + h * d + at);
+          const f32x4 a = q[0], b = q[1];
+          f32 s = fma(key[0], a.x, score[h]);
+          f32 t = key[1] * a.y;
+          s = fma(key[2], a.z, s);
+          t = fma(key[3], a.w, t);
+          s = fma(key[4], b.x, s);
+          t = fma(key[5], b.y, t);
+          s = fma(key[6], b.z, s);
+          t = fma(key[7], b.w, t);
+          score[h] = s + t;
+        }
       }
     }
     LATHE_UNROLL(8)
@@ -98,8 +146,7 @@ LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const
   LATHE_UNROLL(1)
   for (int at = 4 * lane_index(); at < round_up(d, 4 * kWarp); at += 4 * kWarp) {
     const int place = at < d ? at : 0;  // lanes past the end do what the first does, for nothing
-    const int scale = n.kv_heads * d - (kv_head * d + place) + (kv_head * d / 32 + place / 32) * 2;
-    const u8* from = o.v_cache + first * stride + static_cast<i64>(kv_head * d + place) * Kv::bytes;
+    const int scale = head.scale - place * Kv::bytes + place / 32 * 2;
     f32 acc[kAttendShortHeads][4];
     LATHE_UNROLL(8)
     for (int h = 0; h < kAttendShortHeads; ++h) {
@@ -109,23 +156,19 @@ LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const
     // Four positions at once, so that their loads share one latency.
     LATHE_UNROLL(1)
     for (int p = warp_index(); p < count; p += 4 * warps) {
-      KvPart<Kv, 4> part[4];
-      LATHE_UNROLL(4)
-      for (int u = 0; u < 4; ++u) {
-        const int q = min_int(p + u * warps, count - 1);
-        load_part(from + q * stride, scale, part[u]);
-      }
+      if (p >= 4 * warps || at >= 4 * kWarp)
+        load_values<Kv>(head, first, p, warps, last, place, values);
       LATHE_UNROLL(4)
       for (int u = 0; u < 4; ++u) {
         const int q = p + u * warps;
         int own_scale = scale;
         if (q >= count - 1) {
           shared_part(packed + packed_bytes + place * Kv::bytes, d - place + place / 32 * 2,
-                      part[u]);
+                      values[u]);
           own_scale = 0;
         }
         f32 value[4];
-        Kv::decode(part[u], own_scale, value);
+        Kv::decode(values[u], own_scale, value);
         LATHE_UNROLL(8)
         for (int h = 0; h < kAttendShortHeads; ++h) {
           if (h >= group) break;

@@ -57,9 +57,9 @@ LATHE_DEVICE void score_tile(const u8* k_cache, const f32* query, f32* score, i6
 }
 
 template <class Kv>
-LATHE_DEVICE void attention(const f32* q, const u8* k_cache, const u8* v_cache,
-                            const i32* position, f32* partial, int heads, int kv_heads,
-                            int head_dim, int window, int splits, int warps, f32 scale) {
+LATHE_DEVICE void attention(const f32* q, const u8* k_cache, const u8* v_cache, const i32* position,
+                            f32* partial, int heads, int kv_heads, int head_dim, int window,
+                            int splits, int warps, f32 scale) {
   const int group = heads / kv_heads;
   const int per_block = attention_heads(group, head_dim);
   const int blocks_per_kv = ceil_div(group, per_block);
@@ -96,9 +96,8 @@ LATHE_DEVICE void attention(const f32* q, const u8* k_cache, const u8* v_cache,
     const int own = tile + lane_index();
     const int safe = min_int(own, end - 1);
     f32 score[kAttentionMaxHeads];
-    score_tile<Kv>(k_cache, query, score,
-                   (static_cast<i64>(safe) * kv_heads + kv_head) * head_dim, head_dim,
-                   per_block);
+    score_tile<Kv>(k_cache, query, score, (static_cast<i64>(safe) * kv_heads + kv_head) * head_dim,
+                   head_dim, per_block);
     LATHE_UNROLL(8)
     for (int h = 0; h < kAttentionMaxHeads; ++h) {
       if (h >= per_block) break;
@@ -182,12 +181,12 @@ LATHE_DEVICE void attention(const f32* q, const u8* k_cache, const u8* v_cache,
   }
 }
 
-#define LATHE_ATTENTION_OP(name, Kv)                                                          \
-  LATHE_OP name(const f32* q, const u8* k_cache, const u8* v_cache, const i32* position,      \
-                f32* partial, int heads, int kv_heads, int head_dim, int window, int splits,  \
-                int warps, f32 scale) {                                                       \
-    attention<Kv>(q, k_cache, v_cache, position, partial, heads, kv_heads, head_dim, window,  \
-                  splits, warps, scale);                                                      \
+#define LATHE_ATTENTION_OP(name, Kv)                                                         \
+  LATHE_OP name(const f32* q, const u8* k_cache, const u8* v_cache, const i32* position,     \
+                f32* partial, int heads, int kv_heads, int head_dim, int window, int splits, \
+                int warps, f32 scale) {                                                      \
+    attention<Kv>(q, k_cache, v_cache, position, partial, heads, kv_heads, head_dim, window, \
+                  splits, warps, scale);                                                     \
   }
 
 LATHE_ATTENTION_OP(attention_f32, KvF32)
@@ -207,13 +206,20 @@ LATHE_OP attention_merge(const f32* partial, f32* y, int heads, int head_dim, in
     const f32 m = from[s * stride + head_dim];
     top = m > top ? m : top;
   }
+  // Sums of sums: a thousand terms one after the other would round a thousand times.
   f32 value = 0, total = 0;
-  LATHE_UNROLL(16)
-  for (int s = 0; s < splits; ++s) {
-    const f32* part = from + s * stride;
-    const f32 factor = exponential(part[head_dim] - top);
-    value = fma(part[e], factor, value);
-    total = fma(part[head_dim + 1], factor, total);
+  LATHE_UNROLL(1)
+  for (int first = 0; first < splits; first += 16) {
+    f32 some = 0, some_weights = 0;
+    LATHE_UNROLL(16)
+    for (int s = first; s < min_int(first + 16, splits); ++s) {
+      const f32* part = from + s * stride;
+      const f32 factor = exponential(part[head_dim] - top);
+      some = fma(part[e], factor, some);
+      some_weights = fma(part[head_dim + 1], factor, some_weights);
+    }
+    value += some;
+    total += some_weights;
   }
   y[i] = divide(value, total);
 }

@@ -23,6 +23,7 @@ enum : int { kMaxPolls = 1 << 22, kPollsPerFaultCheck = 1 << 10 };
 
 // True when the wait is to be given up: this one took too long, or another was given up.
 LATHE_DEVICE bool give_up(const Exchange& e, int polls) {
+  poll_pause();
   if (polls % kPollsPerFaultCheck != kPollsPerFaultCheck - 1) return false;
   if (polls >= kMaxPolls) store_relaxed(e.fault, 1u);
   return load_relaxed(e.fault) != 0;

@@ -17,17 +17,24 @@ enum : int {
   kRecentTokens = 256,          // that the repeat penalty can look at; a power of two
 };
 
-// The shared memory of a matrix-vector phase beside its ring of weights: partial sums of row tiles
-// in two halves, gate values, sums of squares; and the activations of its tile columns.
+LATHE_SHAPE int round_up(int n, int unit) {
+  return ceil_div(n, unit) * unit;
+}
+
+// The shared memory of a matrix-vector phase beside its ring of weights: partial sums of row tiles,
+// gate values, sums of squares; and the activations of its tile columns.
 enum : int {
   kPhaseWarps = 16,
-  kPartialFloats = 1792,  // a half: 7 row tiles of 16 warps
+  kPartialFloats = 4096,  // 16 row tiles of 16 warps
   kGateFloats = 224,      // 14 row tiles
-  kPhaseScratch = (2 * kPartialFloats + kGateFloats + 4 * kPhaseWarps) * 4,
+  kPhaseScratch = (kPartialFloats + kGateFloats + 3 * kPhaseWarps) * 4,
   kColumnBytes = 640,
   kStreamEntryBytes = 16,
-  kStreamStepsBytes = 24,
+  kStreamStepsBytes = 64,
 };
+LATHE_SHAPE int column_bytes(int columns, int warps) {
+  return max_int(columns, warps) * kColumnBytes;
+}
 
 // The formats of tiles by number.
 enum : int {
@@ -41,9 +48,9 @@ enum : int {
   kTileQ6_K,
 };
 
-// Shared memory of the rings of weights: their slots, a barrier for each, and each warp's cursor.
+// Shared memory of the rings of weights: their slots, a barrier for each, and each warp's steps.
 LATHE_SHAPE int stream_bytes(int warps, int slots, int slot_bytes) {
-  return warps * (slots * (slot_bytes + 8) + kStreamStepsBytes);
+  return round_up(warps * (slots * (slot_bytes + 8) + kStreamStepsBytes), 16);
 }
 
 // Bytes of shared memory a gemv block needs for k values: each run of 16 padded to 20.
@@ -68,9 +75,6 @@ LATHE_SHAPE int power_of_two(int n) {
   int p = 1;
   while (p < n) p *= 2;
   return p;
-}
-LATHE_SHAPE int round_up(int n, int unit) {
-  return ceil_div(n, unit) * unit;
 }
 
 // Bytes of one position in the KV cache of fused attention: kv_heads x head_dim values, then, for
@@ -231,7 +235,8 @@ LATHE_SHAPE PersistentLayout persistent_layout(int warps, int slots, int slot_by
   PersistentLayout m{};
   m.scratch = stream_bytes(warps, slots, slot_bytes);
   m.columns = m.scratch + kPhaseScratch;
-  m.records = m.columns + max_int(columns * kColumnBytes, round_up(attend_bytes, 16) - int{kPhaseScratch});
+  m.records = m.columns + max_int(column_bytes(columns, warps),
+                                  round_up(attend_bytes, 16) - int{kPhaseScratch});
   m.token = m.records + kRecordSlots * kRecordWords * 8;
   m.entries = m.token + kTokenStateBytes;
   m.bytes = m.entries + entries * kStreamEntryBytes;

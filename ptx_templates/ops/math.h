@@ -52,10 +52,8 @@ LATHE_DEVICE f32 sigmoid(f32 x) { return divide(1.0f, 1.0f + exponential(-x)); }
 LATHE_DEVICE f32 silu(f32 x) { return x * sigmoid(x); }
 
 // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), written as x times a sigmoid.
-LATHE_DEVICE f32 gelu_tanh(f32 x) {
-  const f32 inner = x * fma(0.044715f * x, x, 1.0f);
-  return x * sigmoid(1.59576912f * inner);
-}
+LATHE_DEVICE f32 gelu_argument(f32 x) { return 1.59576912f * (x * fma(0.044715f * x, x, 1.0f)); }
+LATHE_DEVICE f32 gelu_tanh(f32 x) { return x * sigmoid(gelu_argument(x)); }
 
 // Sine and cosine of `turns` revolutions, |turns| <= 0.5.
 LATHE_DEVICE void sine_cosine(f32 turns, f32& sine, f32& cosine) {

@@ -2,82 +2,69 @@
 // with everything around it that needs no other block: the RMSNorm of the vector before, bias,
 // residual or gated activation after.
 //
-// The block turns the vector into integer activations in shared memory, each warp some tile columns
-// of it; then the warps stream through the tiles of the block's rows, and their sums meet in shared
-// memory. The norm's factor is applied to the sums.
+// A warp turns its tile columns of the vector into integer activations in shared memory, streams
+// through its tiles of the block's rows, and leaves its sums in shared memory. Then the block
+// meets, the only time in a phase, and some of its warps turn sums into rows while the others go
+// on. The norm's factor is applied to the sums.
 //
 // In a kernel of its own the shape is constant. In a persistent kernel it is data: one copy of this
 // code serves all its phases, since a copy for each would not fit the instruction cache, and
 // fetching it cost more than the constants saved (docs/performance.md).
 #pragma once
 
-#include "ops/vector_runs.h"
+#include "ops/phase_vector.h"
 
 namespace lathe::dev {
 
-// A warp's sums go to place row * places(columns) + its own; as many warps meet in a row tile.
+// How many warps have sums of the same row tile. A warp's go to place row * places + own.column.
 LATHE_DEVICE int places(const Phase& phase, const MatvecShape& s) {
   return min_int(s.columns, phase.warps);
 }
 
-LATHE_DEVICE void leave_rows(f32* sums, int place, f32 row0, f32 row1) {
+LATHE_DEVICE void leave_rows(f32* sums, f32 row0, f32 row1) {
   const int lane = lane_index(), g = lane / 4, t = lane % 4;
   // Sums over t: even lanes go on with row g, odd ones with row g + 8.
   const f32 other = shuffle_xor(t & 1 ? row0 : row1, 1);
   f32 sum = (t & 1 ? row1 : row0) + other;
   sum += shuffle_xor(sum, 2);
-  if (t < 2) sums[place * 16 + g + 8 * t] = sum;
+  if (t < 2) sums[g + 8 * t] = sum;
 }
 
-// Where a warp stands in the block's share of a matrix, whose tiles are dealt to the warps in turn.
-struct TileCursor {
-  int row, column;
-};
-LATHE_DEVICE TileCursor first_tile(const MatvecShape& s) {
-  const int row = warp_index() * s.first_rows >> 16;
-  return {row, warp_index() - row * s.columns};
-}
-
-// Streams the warp's tiles of the row tiles before `end` and leaves its partial sums; those of row
-// tile i at row place `at + i`.
+// Streams the warp's tiles of the row tiles from `row` on and before `end`, and leaves its partial
+// sums, those of row tile i at row place `at + i`. Returns where to go on.
 template <class Tile, int kSubs>
-LATHE_DEVICE void stream_rows(Phase& phase, const MatvecShape& s, TileCursor& cursor, int end,
-                              int at) {
-  f32* sums = partial_sums(phase);
-  const int warp = warp_index(), count = places(phase, s), columns = s.columns;
-  const int step_rows = s.step_rows, step_columns = s.step_columns;
+LATHE_DEVICE int stream_rows(Phase& phase, const MatvecShape& s, const OwnTiles& own, int row,
+                             int end, int at) {
   const int subs = kSubs > 0 ? kSubs : s.subs;
-  int row = cursor.row, column = cursor.column;
-  f32 row0 = 0, row1 = 0;
+  const int step = own.groups * places(phase, s) * 16;
+  f32* sums = partial_sums(phase, s) + ((at + row) * places(phase, s) + own.column) * 16;
+  const u8* columns = phase.columns + phase.stream.warp * kColumnBytes;
+  Activation x;
+  // With one column, what it wants of the activations stays in registers.
+  if (own.count == 1) load_activation(columns, x);
   LATHE_UNROLL(1)
-  while (row < end) {
-    const u8* tile = next_tile(phase.stream, phase.slot_bytes);
-    const Activation x = load_activation(phase.columns + column * kColumnBytes, subs);
-    tile_dot<Tile>(tile, subs, x, row0, row1);
-    release_tile(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
-    const int place = (at + row) * count + (step_rows > 0 ? column : warp);
-    int next = row + step_rows;
-    column += step_columns;
-    if (column >= columns) {
-      column -= columns;
-      ++next;
+  for (; row < end; row += own.groups) {
+    f32 row0 = 0, row1 = 0;
+    LATHE_UNROLL(1)
+    for (int j = 0; j < own.count; ++j) {
+      const u8* tile = next_tile(phase.stream, phase.slot_bytes);
+      if (own.count > 1) load_activation(columns + j * phase.warps * kColumnBytes, x);
+      tile_dot<Tile>(tile, subs, x, row0, row1);
+      release_tile(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
     }
-    if (next != row) {
-      leave_rows(sums, place, row0, row1);
-      row0 = row1 = 0;
-      row = next;
-    }
+    leave_rows(sums, row0, row1);
+    sums += step;
   }
-  cursor = {row, column};
-  catch_up(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
+  return row;
 }
 
 // The same for a format known by its number; `features` has a bit for each that may come.
 template <int kSubs>
-LATHE_DEVICE void stream_format(Phase& phase, const MatvecShape& s, int format, u32 features,
-                                TileCursor& cursor, int end, int at) {
-#define LATHE_TILE_CASE(number, Tile) \
-  if ((features >> number & 1u) && format == number) stream_rows<Tile, kSubs>(phase, s, cursor, end, at);
+LATHE_DEVICE int stream_format(Phase& phase, const MatvecShape& s, const OwnTiles& own, int format,
+                               u32 features, int row, int end, int at) {
+#define LATHE_TILE_CASE(number, Tile)                \
+  if ((features >> number & 1u) && format == number) \
+    row = stream_rows<Tile, kSubs>(phase, s, own, row, end, at);
   LATHE_TILE_CASE(kTileQ4_0, TileQ4_0)
   LATHE_TILE_CASE(kTileQ4_1, TileQ4_1)
   LATHE_TILE_CASE(kTileQ5_0, TileQ5_0)
@@ -87,19 +74,19 @@ LATHE_DEVICE void stream_format(Phase& phase, const MatvecShape& s, int format, 
   LATHE_TILE_CASE(kTileQ5_K, TileQ5_K)
   LATHE_TILE_CASE(kTileQ6_K, TileQ6_K)
 #undef LATHE_TILE_CASE
+  return row;
 }
 
-// The sum over warps of row `row` of row place `place`: four lanes share the work, and all have the
-// result.
+// The sum over warps of row `row` of row place `place`: two neighbouring lanes share the work, and
+// both have the result.
 LATHE_DEVICE f32 gather_sum(const f32* sums, int place, int row, int count) {
-  const int part = thread_index() % 4;
+  const int part = lane_index() % 2;
   const f32* from = sums + (place * count + part) * 16 + row;
   f32 sum = 0;
-  LATHE_UNROLL(4)
-  for (int i = 0; i < kPhaseWarps / 4; ++i)
-    if (part + 4 * i < count) sum += from[64 * i];
-  sum += shuffle_xor(sum, 1);
-  return sum + shuffle_xor(sum, 2);
+  LATHE_UNROLL(8)
+  for (int i = 0; i < kPhaseWarps / 2; ++i)
+    if (part + 2 * i < count) sum += from[32 * i];
+  return sum + shuffle_xor(sum, 1);
 }
 
 // Where row `row` of the block's row tile `place` goes: its place in y, or -1 for padding; and the
@@ -108,7 +95,7 @@ LATHE_DEVICE int output_place(const MatvecShape& s, const MatvecOperands& o, int
                               const f32*& bias) {
   int before = 0, rows = s.rows[0], tile = s.first[0] + place;
   bias = o.bias[0];
-  if (place >= s.count[0]) {
+  if (s.kind != kGatedRows && place >= s.count[0]) {
     place -= s.count[0];
     before = rows;
     rows = s.rows[1];
@@ -126,40 +113,60 @@ LATHE_DEVICE int output_place(const MatvecShape& s, const MatvecOperands& o, int
   return at < rows ? before + at : -1;
 }
 
+// silu(v) or gelu_tanh(v) (ops/math.h), with one copy of what they share.
+LATHE_DEVICE f32 activated(f32 v, int activation) {
+  return v * sigmoid(activation == kSilu ? v : gelu_argument(v));
+}
+
+// What a batch of partial sums is. With kGateAndUp the first half are gates, the other half the ups
+// of the same rows; with kGateOnly a lane keeps the gates that it will itself want with kUpOnly.
+enum : int { kRows, kGateAndUp, kGateOnly, kUpOnly };
+
 // Turns the partial sums of `count` row tiles into rows, the first of them number `first` of the
-// block's, and hands them on. What is added is on its way before the barrier.
+// block's, and hands them on; a warp takes a row tile, two lanes a row. Begins with the barrier at
+// which the block's sums are there; what is added to them is on its way before that.
 LATHE_DEVICE void finish_rows(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
-                              int first, int count) {
-  const int threads = phase.warps * kWarp, met_in_row = places(phase, s);
-  const f32* sums = partial_sums(phase);
+                              int first, int count, int part) {
+  const f32* sums = partial_sums(phase, s);
   ++phase.turn;
-  int index = thread_index() / 4;
-  if (index - lane_index() / 4 >= count * 16) {  // nothing for this warp
+  int place = phase.stream.warp;
+  if (place >= count) {  // nothing for this warp
     block_barrier();
     return;
   }
-  bool met = false;
+  const int met = places(phase, s), row = lane_index() / 2;
+  const f32* residual = o.residual;
+  bool waited = false;
   f32 factor = 1;
   LATHE_UNROLL(1)
-  for (; index - lane_index() / 4 < count * 16; index += threads / 4) {
-    const bool real = index < count * 16;
-    const int place = real ? index / 16 : 0, row = index % 16;
+  for (; place < count; place += phase.warps) {
     const f32* bias = nullptr;
     const int at = output_place(s, o, first + place, row, bias);
-    const bool mine = real && thread_index() % 4 == 0 && at >= 0;
+    const bool mine = lane_index() % 2 == 0 && at >= 0;
     f32 added = 0;
-    if (mine && bias) added = *bias;
     u32 old = 0;
-    if (mine && o.residual) old = look_one(phase.exchange, o.residual + at);
-    if (!met) {
-      if (o.norm) factor = inverse_rms(phase, 0, s);
+    if (mine && bias) added = *bias;
+    if (mine && residual) old = look_one(phase.exchange, residual + at);
+    if (!waited) {
       block_barrier();
+      waited = true;
+      if (o.norm) factor = inverse_rms(phase, phase.squares, s);
     }
-    met = true;
-    f32 value = gather_sum(sums, place, row, met_in_row) * factor;
+    f32 value = gather_sum(sums, place, row, met) * factor;
+    if (part != kRows) {
+      f32* kept = gate_values(phase) + (first + place) * 16 + row;
+      f32 gate = value, up = value;
+      if (part == kGateAndUp) up = gather_sum(sums, place + count, row, met) * factor;
+      if (part == kUpOnly) gate = *kept;
+      if (part == kGateOnly) {
+        if (mine) *kept = value;
+        continue;
+      }
+      value = activated(gate, s.activation) * up;
+    }
     if (!mine) continue;
     if (bias) value += added;
-    if (o.residual) value += receive_one(phase.exchange, o.residual + at, old);
+    if (residual) value += receive_one(phase.exchange, residual + at, old);
     if (s.kind == kLogitRows) {
       value = as_f32(as_u32(value) & ~1u);  // as send() would
       o.y[at] = value;
@@ -171,112 +178,54 @@ LATHE_DEVICE void finish_rows(Phase& phase, const MatvecShape& s, const MatvecOp
   }
 }
 
-LATHE_DEVICE f32 activated(f32 v, int activation) {
-  return activation == kSilu ? silu(v) : gelu_tanh(v);
-}
-
-// What becomes of gate and up sums: with kGateAndUp both are there, first the gates' row tiles;
-// with kGateOnly a thread keeps the gates that it will itself want with kUpOnly.
-enum : int { kGateAndUp, kGateOnly, kUpOnly };
-LATHE_DEVICE void finish_gated(Phase& phase, const MatvecShape& s, const MatvecOperands& o, int at,
-                               int count, int part) {
-  const f32* sums = partial_sums(phase);
-  const int threads = phase.warps * kWarp, met_in_row = places(phase, s);
-  ++phase.turn;
-  int index = thread_index() / 4;
-  const bool any = index - lane_index() / 4 < count * 16;
-  const f32 factor = any ? inverse_rms(phase, 0, s) : 0.0f;
-  block_barrier();
-  LATHE_UNROLL(1)
-  for (; index - lane_index() / 4 < count * 16; index += threads / 4) {
-    const bool real = index < count * 16;
-    const int place = real ? index / 16 : 0, row = index % 16;
-    const f32 sum = gather_sum(sums, place, row, met_in_row) * factor;
-    f32 up = sum, gate = sum;
-    if (part == kGateAndUp) up = gather_sum(sums, place + count, row, met_in_row) * factor;
-    const int out = (s.first[0] + at + place) * 16 + row;
-    if (!real || thread_index() % 4 != 0 || out >= s.rows[0]) continue;
-    f32* kept = gate_values(phase) + at * 16 + index;
-    if (part == kGateOnly) {
-      *kept = gate;
-      continue;
-    }
-    if (part == kUpOnly) gate = *kept;
-    send(phase.exchange, o.y + out, activated(gate, s.activation) * up);
-  }
-}
-
-template <int kSubs>
-LATHE_DEVICE void stream_matrix(Phase& phase, const MatvecShape& s, int m, u32 features,
-                                TileCursor& cursor, int end, int at) {
-  const int format = m == 0 ? s.format[0] : m == 1 ? s.format[1] : s.format[2];
-  stream_format<kSubs>(phase, s, format, features, cursor, end, at);
-}
-
-// A phase whose sums do not fit at once: the matrices' row tiles one after the other, cut into
-// batches, gates and ups in batches of their own.
-template <int kSubs>
-LATHE_DEVICE void matvec_in_batches(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
-                                    u32 features) {
-  const bool gated = s.kind == kGatedRows;
-  const int end_of_all = gated ? 2 * s.most : s.most;
-  const int total = gated ? s.count[0] : s.count[0] + s.count[1] + s.count[2];
-  TileCursor cursor = first_tile(s);
-  LATHE_UNROLL(1)
-  for (int at = 0; at < end_of_all;) {
-    int end = at + s.batch;
-    if (gated && at < s.most) end = min_int(end, s.most);
-    int before = 0;
-    LATHE_UNROLL(1)
-    for (int m = 0; m < 3; ++m) {
-      const int own = m == 0 ? s.count[0] : m == 1 ? s.count[1] : s.count[2];
-      const int base = gated ? m * s.most : before;
-      const int stop = min_int(end - base, own);
-      if (own > 0 && stop > 0 && at < base + own) {
-        if (at <= base) cursor = first_tile(s);
-        stream_matrix<kSubs>(phase, s, m, features, cursor, stop, base - at);
-      }
-      before += own;
-    }
-    if (gated) {
-      const bool gates = at < s.most;
-      const int from = gates ? at : at - s.most;
-      const int stop = min_int(gates ? end : end - s.most, total);
-      finish_gated(phase, s, o, from, max_int(stop - from, 0), gates ? kGateOnly : kUpOnly);
-    } else {
-      finish_rows(phase, s, o, at, max_int(min_int(end, total) - at, 0));
-    }
-    at = end;
-  }
+// Element m of three, without an address: in a kernel of its own they are registers.
+LATHE_DEVICE int of_matrix(const i32 (&of)[3], int m) {
+  return m == 0 ? of[0] : m == 1 ? of[1] : of[2];
 }
 
 // One phase. The matrices' rows are those of y, one after the other; or the first two are gate and
 // up with kGatedRows. See load_vector() for norm, post and the streams. `features` is constant: a
 // bit for each format that may come, and kJoins. kSubs is that of all phases, or 0 for what s says.
+//
+// The row tiles are taken in order, s.batch at a time; of gated rows first the gates', then the
+// ups', and no batch has some of both unless it has all.
 template <int kSubs>
 LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
                          u32 features) {
-  load_vector<kSubs>(phase, s, o, features);
-  if (s.batch > 0) {
-    matvec_in_batches<kSubs>(phase, s, o, features);
-    return;
-  }
-  // Both halves of the partial sums: the barrier after the next vector keeps the next sums away.
-  phase.turn &= ~1u;
-  int at = 0;
+  const OwnTiles own = own_tiles(phase.stream.warp, phase.warps, s.columns, s.inverse);
+  const bool gated = s.kind == kGatedRows;
+  const int last = gated ? 2 * s.most : s.most;
+  int row = own.group, matrix = 0;
   LATHE_UNROLL(1)
-  for (int m = 0; m < 3; ++m) {
-    const int own = m == 0 ? s.count[0] : m == 1 ? s.count[1] : s.count[2];
-    if (own > 0) {
-      TileCursor cursor = first_tile(s);
-      stream_matrix<kSubs>(phase, s, m, features, cursor, own, at);
+  for (int at = 0; at < last;) {
+    int end = at + s.batch;
+    const bool all = end >= last;
+    if (gated && at < s.most && !all) end = min_int(end, s.most);
+    // Row tiles [before, before + count) of the numbering are this matrix's.
+    int before = 0;
+    LATHE_UNROLL(1)
+    for (int m = 0; m < 3; ++m) {
+      const int count = of_matrix(s.count, m);
+      if (m == 0 || count > 0) look_ahead(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
+      if (at == 0 && m == 0) load_vector<kSubs>(phase, s, o, features, own);
+      const int base = gated && s.batch < last ? m * s.most : before;
+      const int stop = min_int(end - base, count);
+      if (stop > 0 && at < base + count && own.count > 0) {
+        if (m != matrix) row = own.group;
+        matrix = m;
+        row = stream_format<kSubs>(phase, s, own, of_matrix(s.format, m), features, row, stop,
+                                   base - at);
+      }
+      before += count;
     }
-    at += own;
+    const bool gates = gated && at < s.most;
+    const int from = gated && !gates ? at - s.most : at;
+    const int to = min_int(gated && !gates ? end - s.most : end, gated ? s.count[0] : before);
+    const int part = !gated ? kRows : s.batch >= last ? kGateAndUp : gates ? kGateOnly : kUpOnly;
+    finish_rows(phase, s, o, from, max_int(to - from, 0), part);
+    at = end;
   }
-  if (s.kind == kGatedRows)
-    finish_gated(phase, s, o, 0, s.count[0], kGateAndUp);
-  else
-    finish_rows(phase, s, o, 0, at);
+  phase.squares ^= 1;
 }
 
 // The phase as a kernel of its own. The weights' first tiles are on their way before the vector is
@@ -296,9 +245,7 @@ LATHE_OP matvec_kernel(const u8* w_a, const u8* w_b, const u8* w_c, const f32* f
   s.k = k;
   s.subs = subs;
   s.columns = columns;
-  s.step_rows = warps / columns;
-  s.step_columns = warps % columns;
-  s.first_rows = ceil_div(65536, columns);
+  s.inverse = ceil_div(4096, columns);
   s.rows[0] = n_a;
   s.rows[1] = n_b;
   s.rows[2] = n_c;
@@ -309,18 +256,19 @@ LATHE_OP matvec_kernel(const u8* w_a, const u8* w_b, const u8* w_c, const f32* f
   s.activation = activation;
   s.inverse_k = 1.0f / static_cast<f32>(k);
   s.epsilon = epsilon;
-  share_phase(s, block_x(), blocks, warps);
+  share_phase(s, block_x(), blocks);
+  place_sums(s, warps, 0);
   const MatvecOperands o = {from,     norm,       post, stream_in, {bias_a, bias_b, bias_c},
                             residual, stream_out, y};
   StreamEntry* entries =
-      reinterpret_cast<StreamEntry*>(shared + ring + kPhaseScratch + columns * kColumnBytes);
+      reinterpret_cast<StreamEntry*>(shared + ring + kPhaseScratch + column_bytes(columns, warps));
   if (thread_index() == 0) {
     const u8* matrices[3] = {w_a, w_b, w_c};
     const int bytes[3] = {bytes_a, bytes_b, bytes_c};
     LATHE_UNROLL(3)
     for (int m = 0; m < 3; ++m)
-      entries[m] = {matrices[m] + static_cast<i64>(s.first[m]) * (columns * bytes[m]),
-                    static_cast<u32>(s.count[m] * columns), static_cast<u32>(bytes[m])};
+      entries[m] = stream_entry(matrices[m] + static_cast<i64>(s.first[m]) * (columns * bytes[m]),
+                                s.count[m], columns, bytes[m]);
   }
   block_barrier();
   Phase phase;
@@ -333,6 +281,7 @@ LATHE_OP matvec_kernel(const u8* w_a, const u8* w_b, const u8* w_c, const f32* f
   phase.slots = slots;
   phase.slot_bytes = slot_bytes;
   phase.turn = 0;
+  phase.squares = 0;
   phase.best = 0;
   open_stream(phase.stream, shared, entries, 3, 1, slots, slot_bytes, warps);
   wait_for_predecessor();

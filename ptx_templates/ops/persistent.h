@@ -108,6 +108,7 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
   phase.scratch = shared + m.scratch;
   phase.columns = shared + m.columns;
   phase.turn = 0;
+  phase.squares = 0;
   phase.best = 0;
 
   LATHE_UNROLL(1)
@@ -130,16 +131,18 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
     phase.exchange = {1, (epoch + static_cast<u32>(t)) & 1u, &o.state->fault};
     LATHE_UNROLL(1)
     for (int i = 0; i < shape.steps; ++i, ++number) {
-      // Two steps ahead: a word a thread is on its way from memory while the step before runs. Every
-      // step has a barrier, and four slots keep a late reader's record whole.
+      // Two steps ahead: a word a thread is on its way from memory while the step before runs.
+      // Every step has a barrier, and four slots keep a late reader's record whole.
       place_record(records, (number + 1) % kRecordSlots, next_word);
       next_word = record_word(steps, i + 2 < shape.steps ? i + 2 : i + 2 - shape.steps);
       const StepRecord& record = records[number % kRecordSlots];
-      if (record.step == kMatvecStep) {
+      const int step = record.step;
+      if (step == kMatvecStep) {
         matvec<Phases::subs>(phase, record.matvec.shape, record.matvec.operands, Phases::features);
-      } else if (record.step == kAttendStep) {
+      } else if (step == kAttendStep) {
         block_barrier();
-        Phases::attend(record.variant, phase, record.attend, token.position);
+        Phases::attend(record.variant, phase.exchange.tag, phase.exchange.fault, phase.block,
+                       phase.scratch, record.attend, token.position);
         block_barrier();
       } else {
         Phases::embed(record.embed.table, &token.token, phase.block * threads + thread_index(),

@@ -1,5 +1,5 @@
-// Owns what the phases of decoding share: the kernel they are part of, its scratch memory, the order
-// of logits, the norm's factor.
+// Owns what the phases of decoding share: the kernel they are part of, its scratch memory, the
+// order of logits, the norm's factor.
 #pragma once
 
 #include "ops/exchange.h"
@@ -11,24 +11,29 @@ namespace lathe::dev {
 enum : int { kSilu = 0, kGeluTanh = 1 };
 enum : u32 { kJoins = 1u << 31 };  // some vector has to be joined to the residual stream first
 
+enum : int { kJoinedSquares = 2 };  // the sums of squares that only join_stream() needs
+
 // What a phase knows of the kernel it is part of.
 struct Phase {
   Exchange exchange;
   WeightStream stream;
   u8* scratch;  // kPhaseScratch bytes
-  u8* columns;  // kColumnBytes for each tile column of the longest vector
+  u8* columns;  // kColumnBytes for each tile column of the longest vector, or for each warp
   int block, blocks, warps, slots, slot_bytes;
-  u32 turn;  // counts the uses of the partial sums
-  u64 best;  // kLogitRows: the greatest logit so far of this thread, see logit_rank()
+  u32 turn;     // counts the uses of the partial sums
+  int squares;  // which sums of squares are the vector's: 0 and 1 by turns
+  u64 best;     // kLogitRows: the greatest logit so far of this thread, see logit_rank()
 };
 
-// The scratch of a phase, as floats: two halves of partial sums, gate values, two lots of sums of
-// squares.
-LATHE_DEVICE f32* partial_sums(Phase& phase) {
-  return reinterpret_cast<f32*>(phase.scratch) + (phase.turn & 1u) * kPartialFloats;
+// The scratch of a phase, as floats: partial sums, gate values, three lots of sums of squares.
+//
+// Partial sums are at the bottom and at the top by turns: while some warps still read the last
+// ones, the others are leaving the next. No two neighbours need more than there is (place_sums()).
+LATHE_DEVICE f32* partial_sums(Phase& phase, const MatvecShape& s) {
+  return reinterpret_cast<f32*>(phase.scratch) + (phase.turn & 1u ? kPartialFloats - s.sums : 0);
 }
 LATHE_DEVICE f32* gate_values(Phase& phase) {
-  return reinterpret_cast<f32*>(phase.scratch) + 2 * kPartialFloats;
+  return reinterpret_cast<f32*>(phase.scratch) + kPartialFloats;
 }
 LATHE_DEVICE f32* square_sums(Phase& phase, int which) {
   return gate_values(phase) + kGateFloats + which * kPhaseWarps;

@@ -12,29 +12,56 @@ namespace lathe::dev {
 // token.
 struct alignas(16) StreamEntry {
   const u8* tiles;
-  u32 count;
-  u32 tile_bytes;
+  u16 rows, columns;  // row tiles, and tiles of each
+  u16 tile_units;     // of 16 bytes
+  u16 inverse;        // 4096 / columns rounded up
 };
+
+LATHE_SHAPE StreamEntry stream_entry(const u8* tiles, int rows, int columns, int tile_bytes) {
+  return {tiles, static_cast<u16>(rows), static_cast<u16>(columns),
+          static_cast<u16>(tile_bytes / 16), static_cast<u16>(ceil_div(4096, columns))};
+}
 
 enum : int { kPlainRows = 0, kGatedRows = 1, kLogitRows = 2 };  // what becomes of the sums
 
 struct MatvecShape {
-  i32 k, subs, columns;         // values of the vector; sub-blocks per tile; tiles per row
-  i32 step_rows, step_columns;  // warps / columns and warps % columns: to a warp's next tile
-  i32 first_rows;               // 65536 / columns rounded up: warp's first row tile, times 65536
-  i32 rows[3], format[3];       // of the matrices; formats by number, kTile...
+  i32 k, subs, columns;    // values of the vector; sub-blocks per tile; tiles per row
+  i32 inverse;             // 4096 / columns rounded up
+  i32 rows[3], format[3];  // of the matrices; formats by number, kTile...
   i32 kind, activation;
   f32 inverse_k, epsilon;
-  // The block's share: row tiles of each matrix, the first of them, and in how many batches the
-  // blocks work, 0 for all at once (see matvec()).
-  i32 count[3], first[3];
-  i32 most, batch;
+  // The block's share: row tiles of each matrix, the first of them; and of the block with the most,
+  // in all.
+  i32 count[3], first[3], most;
+  // Row tiles whose sums are there at a time, and the floats these take.
+  i32 batch, sums;
 };
 
-// The block's share of a phase, and how much of it is done at a time: all of it where the partial
-// sums of the block with the most fit, in both halves of their place. Else batches of one half, the
-// halves taking turns, so that each batch needs one barrier.
-LATHE_SHAPE void share_phase(MatvecShape& s, int block, int blocks, int warps) {
+// Which tiles are a warp's own, of a block's row tiles of `columns` tiles each. With at least as
+// many columns as warps: columns `column`, column + warps ... of every row tile. With fewer, groups
+// of as many warps as there are columns take row tiles by turns; warps that make no group have
+// nothing.
+struct OwnTiles {
+  int column, count;  // the first column, and how many
+  int group, groups;
+};
+LATHE_SHAPE OwnTiles own_tiles(int warp, int warps, int columns, int inverse) {
+  OwnTiles own{};
+  if (columns >= warps) {
+    own.column = warp;
+    own.count = ceil_div(columns - warp, warps);
+    own.groups = 1;
+  } else {
+    own.group = warp * inverse >> 12;
+    own.groups = warps * inverse >> 12;
+    own.column = warp - own.group * columns;
+    own.count = own.group < own.groups ? 1 : 0;
+  }
+  return own;
+}
+
+// The block's share of a phase.
+LATHE_SHAPE void share_phase(MatvecShape& s, int block, int blocks) {
   const bool gated = s.kind == kGatedRows;
   int tiles[3] = {}, units = 0, begin = 0;
   for (int m = 0; m < 3; ++m) {
@@ -49,8 +76,23 @@ LATHE_SHAPE void share_phase(MatvecShape& s, int block, int blocks, int warps) {
     if (!gated) begin += tiles[m];
   }
   s.most = ceil_div(units, blocks);
-  const int half = kPartialFloats / (16 * min_int(s.columns, warps));
-  s.batch = s.most * (gated ? 2 : 1) <= 2 * half ? 0 : half;
+}
+
+// Floats of partial sums when all row tiles of the block with the most have theirs at once.
+LATHE_SHAPE int all_sums(const MatvecShape& s, int warps) {
+  return s.most * (s.kind == kGatedRows ? 2 : 1) * 16 * min_int(s.columns, warps);
+}
+
+// How much of a phase is done at a time: all of it where its sums fit beside those of the phases
+// before and after, of which the larger takes `beside` at once. Else as much as half the place
+// holds: two such halves fit, and a phase that takes more than half at once has no neighbour
+// that does (place_sums() of that one refused).
+LATHE_SHAPE void place_sums(MatvecShape& s, int warps, int beside) {
+  const int row = 16 * min_int(s.columns, warps), half = kPartialFloats / 2;
+  const int all = all_sums(s, warps);
+  const bool at_once = all <= half || all + beside <= kPartialFloats;
+  s.batch = at_once ? all / row : half / row;
+  s.sums = s.batch * row;
 }
 
 struct MatvecOperands {

@@ -14,35 +14,36 @@ namespace lathe::dev {
 
 // What a lane wants of the activations of one tile column.
 struct Activation {
-  u32 q[2][2];    // limb g & 1 of sub-blocks 2 (g / 2) + p: values 4t ... and 16 + 4t ...
-  f32 scale[2];   // of sub-blocks 2t and 2t + 1
-  f32 offset[2];  // scale * sum of the integers
-  i32 sum[2][2];  // of the integers, per half of 16
+  u32 b[4][2][2];  // B words of sub-blocks 2i + p: zero but for the lanes of i, g / 2
+  f32 scale[2];    // of sub-blocks 2t and 2t + 1
+  f32 offset[2];   // scale * sum of the integers
+  i32 sum[2][2];   // of the integers, per half of 16
 };
 
-// A column in shared memory: 16 bytes for each lane's q, then for each t 16 bytes of scales and
-// offsets, and 16 of sums.
-// Lanes beyond the tile's sub-blocks have zeros.
-LATHE_DEVICE Activation load_activation(const u8* column, int subs) {
+// A column in shared memory: 16 bytes for each lane, limb g & 1 of sub-blocks 2 (g / 2) + p, values
+// 4t ... and 16 + 4t ...; then for each t 16 bytes of scales and offsets, and 16 of sums. All are
+// zero where the tile has no sub-block.
+LATHE_DEVICE void load_activation(const u8* column, Activation& x) {
   const int lane = lane_index(), t = lane % 4;
-  const bool there = 2 * t < subs;
   const u32x4 q = *reinterpret_cast<const u32x4*>(column + lane * 16);
   const f32x4 f = *reinterpret_cast<const f32x4*>(column + 512 + t * 16);
   const u32x4 s = *reinterpret_cast<const u32x4*>(column + 576 + t * 16);
-  Activation x;
-  x.q[0][0] = q.x;
-  x.q[0][1] = q.y;
-  x.q[1][0] = q.z;
-  x.q[1][1] = q.w;
-  x.scale[0] = there ? f.x : 0.0f;
-  x.scale[1] = there ? f.y : 0.0f;
-  x.offset[0] = there ? f.z : 0.0f;
-  x.offset[1] = there ? f.w : 0.0f;
+  LATHE_UNROLL(4)
+  for (int i = 0; i < 4; ++i) {
+    const bool mine = lane / 8 == i;
+    x.b[i][0][0] = pinned(mine ? q.x : 0u);
+    x.b[i][0][1] = pinned(mine ? q.y : 0u);
+    x.b[i][1][0] = pinned(mine ? q.z : 0u);
+    x.b[i][1][1] = pinned(mine ? q.w : 0u);
+  }
+  x.scale[0] = f.x;
+  x.scale[1] = f.y;
+  x.offset[0] = f.z;
+  x.offset[1] = f.w;
   x.sum[0][0] = static_cast<i32>(s.x);
   x.sum[0][1] = static_cast<i32>(s.y);
   x.sum[1][0] = static_cast<i32>(s.z);
   x.sum[1][1] = static_cast<i32>(s.w);
-  return x;
 }
 
 // Lane's words of 16 bytes at a chunk of 512.
@@ -214,10 +215,9 @@ LATHE_DEVICE void tile_dot_q6_k(const u8* tile, const Activation& x, f32& row0, 
     const u32 w0 = words[3 * s], w1 = words[3 * s + 1], w2 = words[3 * s + 2];
     // The fourth word's codes four times too large.
     const u32 a3 = (w0 & 0xc0c0c0c0u) | (w1 >> 2 & 0x30303030u) | (w2 >> 4 & 0x0c0c0c0cu);
-    const bool mine = g / 2 == s / 2;
     const int p = s & 1;
-    mma_u8_k16(c[p][0], w0 & 0x3f3f3f3fu, w1 & 0x3f3f3f3fu, mine ? x.q[p][0] : 0u);
-    mma_u8_k16(c[p][1], w2 & 0x3f3f3f3fu, a3, mine ? x.q[p][1] : 0u);
+    mma_u8_k16(c[p][0], w0 & 0x3f3f3f3fu, w1 & 0x3f3f3f3fu, x.b[s / 2][p][0]);
+    mma_u8_k16(c[p][1], w2 & 0x3f3f3f3fu, a3, x.b[s / 2][p][1]);
   }
   const u8* scales = tile + 3072;
   const u32 s0 = load_u32(scales + lane * 8), s1 = load_u32(scales + lane * 8 + 4);
@@ -250,20 +250,17 @@ LATHE_DEVICE void tile_dot(const u8* tile, int subs, const Activation& x, f32& r
     tile_dot_q6_k(tile, x, row0, row1);
   } else {
     i32 c[2][4] = {};
-    const int g = lane_index() / 4;
     LATHE_UNROLL(4)
     for (int i = 0; i < 4; ++i) {
       if (2 * i >= subs) break;
       u32 a[2][4];
       Tile::codes(tile, subs, i, a);
-      const bool mine = g / 2 == i;
       LATHE_UNROLL(2)
       for (int p = 0; p < 2; ++p) {
-        const u32 b0 = mine ? x.q[p][0] : 0u, b1 = mine ? x.q[p][1] : 0u;
         if (Tile::is_signed)
-          mma_s8_k32(c[p], a[p][0], a[p][1], a[p][2], a[p][3], b0, b1);
+          mma_s8_k32(c[p], a[p][0], a[p][1], a[p][2], a[p][3], x.b[i][p][0], x.b[i][p][1]);
         else
-          mma_u8_k32(c[p], a[p][0], a[p][1], a[p][2], a[p][3], b0, b1);
+          mma_u8_k32(c[p], a[p][0], a[p][1], a[p][2], a[p][3], x.b[i][p][0], x.b[i][p][1]);
       }
     }
     const f32 scale[2] = {x.scale[0], x.scale[1] * (1.0f / static_cast<f32>(Tile::odd))};

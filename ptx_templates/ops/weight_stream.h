@@ -1,9 +1,9 @@
 // Owns the way of tiled weights into shared memory: each warp keeps a ring of tiles filled ahead of
 // its own use, across the borders of matrices, phases and tokens.
 //
-// A phase's matrices share one numbering of row tiles, dealt to the blocks in contiguous runs. The
-// tiles of a block's run of one matrix are dealt to its warps in turn. A warp refills the slot it
-// has just read, so no slot needs a second barrier.
+// A phase's matrices share one numbering of row tiles, dealt to the blocks in contiguous runs; what
+// of a block's run is a warp's, own_tiles() says. A warp refills the slot it has just read, so no
+// slot needs a second barrier. All of this is the same in all lanes.
 #pragma once
 
 #include "isa/isa.h"
@@ -12,93 +12,120 @@
 
 namespace lathe::dev {
 
-// The part of lane 0's state that changes from matrix to matrix, in shared memory: registers are
-// for the products.
-struct StreamSteps {
-  const StreamEntry* entries;
-  i32 entry_count, entry;  // the next one
-  i32 passes;              // tokens still to be streamed, this one included
-  u32 tile_bytes;
+// What a warp streams of one matrix.
+struct StreamLot {
+  const u8* at;          // the next tile
+  u32 tile_bytes, jump;  // jump: from the last tile of a row tile to the first of the next
+  i32 columns, groups;   // the warp's tiles of a row tile; see own_tiles()
+  i32 rows;              // row tiles from the one of `at` on; none when it is not positive
 };
+
+// What changes from matrix to matrix; in shared memory, for registers are for the products.
+struct alignas(16) StreamSteps {
+  StreamLot next;  // the lot that waits for this one's end
+  const StreamEntry* entries;
+  i32 entry_count, entry;  // the one after `next`
+  i32 passes;              // tokens still to be streamed, that of `entry` included
+};
+static_assert(sizeof(StreamSteps) == kStreamStepsBytes, "the place of the steps");
 
 struct WeightStream {
   u8* slots;  // of this warp
   u64* barriers;
   StreamSteps* steps;
-  int slot;
+  int warp, slot;
   u32 parity;
-  // Lane 0's: where the next copy comes from.
-  const u8* at;
-  i32 left;  // the warp's tiles of this matrix, the next one included
+  int left;  // tiles of this row tile
   int owed;  // slots that were read when there was nothing to refill them with
+  StreamLot lot;
 };
 
-// Goes on to the next matrix of which this warp reads something; `left` stays 0 at the end.
-LATHE_DEVICE void open_entry(WeightStream& s, int warp, int warps) {
+// Fills steps->next with the next matrix of which this warp has tiles. One lane calls.
+LATHE_DEVICE void open_lot(const WeightStream& s, int warps) {
   StreamSteps& steps = *s.steps;
-  for (;;) {
+  LATHE_UNROLL(1)
+  while (steps.passes > 0) {
     if (steps.entry == steps.entry_count) {
       steps.entry = 0;
-      if (--steps.passes <= 0) return;
+      --steps.passes;
+      continue;
     }
     const StreamEntry e = steps.entries[steps.entry++];
-    const int left = (static_cast<int>(e.count) - warp + warps - 1) / warps;
-    if (left <= 0) continue;
-    steps.tile_bytes = e.tile_bytes;
-    s.left = left;
-    s.at = e.tiles + static_cast<u32>(warp) * e.tile_bytes;
+    const OwnTiles own = own_tiles(s.warp, warps, e.columns, e.inverse);
+    if (own.count == 0 || own.group >= e.rows) continue;
+    const u32 bytes = e.tile_units * 16u;
+    const int first = own.group * e.columns + own.column, last = (own.count - 1) * warps;
+    StreamLot lot;
+    lot.at = e.tiles + static_cast<u32>(first) * bytes;
+    lot.tile_bytes = bytes;
+    lot.jump = static_cast<u32>(own.groups * e.columns - last) * bytes;
+    lot.columns = own.count;
+    lot.groups = own.groups;
+    lot.rows = e.rows - own.group;
+    steps.next = lot;
     return;
   }
 }
 
-// Lane 0: starts the copy of the warp's next tile into `slot`. At the end of a matrix the slot is
-// owed: catch_up() goes on to the next one, in one place of the code and not after every tile.
+// Starts the copy of the warp's next tile into `slot`, or owes it.
 LATHE_DEVICE void refill(WeightStream& s, int slot, int slot_bytes, int warps) {
-  if (s.left == 0) {
-    ++s.owed;
-    return;
+  if (s.lot.rows <= 0) {
+    s.lot = s.steps->next;
+    s.left = s.lot.columns;
+    if (s.lot.rows <= 0) {
+      ++s.owed;
+      return;
+    }
+    warp_barrier();
+    if (elected()) s.steps->next.rows = 0;
   }
-  const u32 bytes = s.steps->tile_bytes;
-  bulk_copy(s.slots + slot * slot_bytes, s.at, bytes, s.barriers + slot);
-  s.at += static_cast<u32>(warps) * bytes;
-  --s.left;
+  if (elected())
+    bulk_copy(s.slots + slot * slot_bytes, s.lot.at, s.lot.tile_bytes, s.barriers + slot);
+  if (--s.left == 0) {
+    s.lot.at += s.lot.jump;
+    s.lot.rows -= s.lot.groups;
+    s.left = s.lot.columns;
+  } else {
+    s.lot.at += static_cast<u32>(warps) * s.lot.tile_bytes;
+  }
 }
 
-LATHE_DEVICE void catch_up(WeightStream& s, int slots, int slot_bytes, int warps) {
-  if (lane_index() != 0 || s.owed == 0) return;
+// Sees that a lot is waiting and that no slot is owed. Called where a warp has time: a matrix's end
+// then costs no more than a look at what waits.
+LATHE_DEVICE void look_ahead(WeightStream& s, int slots, int slot_bytes, int warps) {
   LATHE_UNROLL(1)
-  while (s.owed > 0) {
-    if (s.left == 0) open_entry(s, warp_index(), warps);
-    if (s.left == 0) return;  // the stream's end
-    const int slot = s.slot - s.owed;
-    --s.owed;
+  for (;;) {
+    if (elected() && s.steps->next.rows <= 0) open_lot(s, warps);
+    warp_barrier();
+    if (s.owed == 0) return;
+    const int slot = s.slot - s.owed, before = s.owed--;
     refill(s, slot < 0 ? slot + slots : slot, slot_bytes, warps);
+    if (s.owed == before) return;  // the stream's end
   }
 }
 
 // Starts the stream of this thread's warp. All threads call. `shared` is 128-byte aligned and holds
-// the rings of all warps, their barriers, then their StreamSteps: stream_bytes() in all.
+// the rings of all warps, their steps, then their barriers: stream_bytes() in all.
 LATHE_DEVICE void open_stream(WeightStream& s, u8* shared, const StreamEntry* entries,
                               int entry_count, int passes, int slots, int slot_bytes, int warps) {
-  const int warp = warp_index();
-  u8* barriers = shared + warps * slots * slot_bytes;
-  s.slots = shared + warp * slots * slot_bytes;
-  s.barriers = reinterpret_cast<u64*>(barriers) + warp * slots;
-  s.steps = reinterpret_cast<StreamSteps*>(barriers + warps * slots * 8) + warp;
+  s.warp = uniform(warp_index());
+  u8* steps = shared + warps * slots * slot_bytes;
+  s.slots = shared + s.warp * slots * slot_bytes;
+  s.steps = reinterpret_cast<StreamSteps*>(steps) + s.warp;
+  s.barriers = reinterpret_cast<u64*>(steps + warps * kStreamStepsBytes) + s.warp * slots;
   s.slot = 0;
   s.parity = 0;
   s.left = 0;
   s.owed = slots;
-  if (lane_index() == 0) {
-    s.steps->entries = entries;
-    s.steps->entry_count = entry_count;
-    s.steps->entry = 0;
-    s.steps->passes = passes;
+  s.lot = {};
+  if (elected()) {
+    *s.steps = {{}, entries, entry_count, 0, passes};
+    LATHE_UNROLL(1)
     for (int i = 0; i < slots; ++i) copy_barrier_init(s.barriers + i);
     copy_barriers_ready();
   }
   warp_barrier();
-  catch_up(s, slots, slot_bytes, warps);
+  look_ahead(s, slots, slot_bytes, warps);
 }
 
 // The warp's next tile, once it is there.
@@ -109,7 +136,7 @@ LATHE_DEVICE const u8* next_tile(WeightStream& s, int slot_bytes) {
 // All lanes have read it: its slot is filled again.
 LATHE_DEVICE void release_tile(WeightStream& s, int slots, int slot_bytes, int warps) {
   warp_barrier();
-  if (lane_index() == 0) refill(s, s.slot, slot_bytes, warps);
+  refill(s, s.slot, slot_bytes, warps);
   if (++s.slot == slots) {
     s.slot = 0;
     s.parity ^= 1u;
@@ -119,13 +146,12 @@ LATHE_DEVICE void release_tile(WeightStream& s, int slots, int slot_bytes, int w
 // Waits for the copies that are under way though their tiles are not wanted, before the block gives
 // its shared memory back.
 LATHE_DEVICE void close_stream(WeightStream& s, int slots) {
-  if (lane_index() == 0) {
-    for (int i = s.owed; i < slots; ++i) {
-      copy_barrier_wait(s.barriers + s.slot, s.parity);
-      if (++s.slot == slots) {
-        s.slot = 0;
-        s.parity ^= 1u;
-      }
+  LATHE_UNROLL(1)
+  for (int i = s.owed; i < slots; ++i) {
+    copy_barrier_wait(s.barriers + s.slot, s.parity);
+    if (++s.slot == slots) {
+      s.slot = 0;
+      s.parity ^= 1u;
     }
   }
 }

@@ -63,7 +63,9 @@ struct Block {
   int done = 0;
   int at_barrier = 0;
   int active = 0;  // threads of this launch's blocks
-  int idle = 0;    // turns that ended in a wait for a copy, since one last did not
+  Warp* turn = nullptr;
+  int own_idle = 0;
+  int* idle = &own_idle;  // turns that ended in a wait for memory, since one last did not
 
   void prepare(int count) {
     while (static_cast<int>(threads.size()) < count)
@@ -78,7 +80,8 @@ struct Block {
   }
 
   void begin(int x, int y, unsigned char* shared) {
-    done = at_barrier = idle = 0;
+    done = at_barrier = *idle = 0;
+    turn = nullptr;
     for (int i = 0; i < active; ++i) {
       Thread& thread = *threads[static_cast<std::size_t>(i)];
       thread.block_x = x;
@@ -89,20 +92,24 @@ struct Block {
     for (Warp& warp : warps) warp.ready = 32;
   }
 
-  // Turns go to a random warp, and within it to the lanes in a random order; a warp often keeps
-  // its turn, so that it gets as far ahead of the others as the barriers allow.
   bool run(std::minstd_rand& random) {
-    Warp* turn = nullptr;
-    while (done < active) {
-      if (!turn || turn->ready == 0 || random() % 4 == 0) turn = pick(random);
-      if (!turn || idle > kIdleTurns * active) return false;
-      const unsigned start = random(), stride = random() | 1u;
-      for (unsigned i = 0; i < 32; ++i) {
-        Thread& thread = *turn->lanes[(start + i * stride) % 32];
-        if (thread.state != State::ready) continue;
-        current = &thread;
-        thread.fiber.resume();
-      }
+    while (done < active)
+      if (*idle > kIdleTurns * active || !take_turn(random)) return false;
+    return true;
+  }
+
+  // A turn goes to a random warp, and within it to the lanes in a random order; a warp often keeps
+  // its turn, so that it gets as far ahead of the others as the barriers allow. False when no warp
+  // can go on.
+  bool take_turn(std::minstd_rand& random) {
+    if (!turn || turn->ready == 0 || random() % 4 == 0) turn = pick(random);
+    if (!turn) return false;
+    const unsigned start = random(), stride = random() | 1u;
+    for (unsigned i = 0; i < 32; ++i) {
+      Thread& thread = *turn->lanes[(start + i * stride) % 32];
+      if (thread.state != State::ready) continue;
+      current = &thread;
+      thread.fiber.resume();
     }
     return true;
   }
@@ -120,7 +127,7 @@ struct Block {
     int count[5] = {};
     for (int i = 0; i < active; ++i)
       ++count[static_cast<int>(threads[static_cast<std::size_t>(i)]->state)];
-    return std::to_string(count[0]) + " threads wait for a copy, " + std::to_string(count[1]) +
+    return std::to_string(count[0]) + " threads wait for memory, " + std::to_string(count[1]) +
            " in a shuffle, " + std::to_string(count[2]) + " at a warp barrier, " +
            std::to_string(count[3]) + " at a block barrier, " + std::to_string(count[4]) +
            " have finished";
@@ -131,7 +138,7 @@ void run_thread(void* argument) {
   Thread& thread = *static_cast<Thread*>(argument);
   (*thread.block->body)();
   thread.state = State::done;
-  thread.block->idle = 0;
+  *thread.block->idle = 0;
   --thread.warp->ready;
   ++thread.block->done;
 }
@@ -142,7 +149,7 @@ Thread::Thread(Block& owner, int index)
 // Waits unless this thread is the last to come; the last one lets the others go.
 void wait_in_warp(Thread& thread, State state, int Warp::*arrived) {
   Warp& warp = *thread.warp;
-  thread.block->idle = 0;
+  *thread.block->idle = 0;
   if (++(warp.*arrived) == 32) {
     warp.*arrived = 0;
     warp.release(state);
@@ -162,7 +169,7 @@ Thread& running() {
 void block_barrier() {
   Thread& thread = running();
   Block& block = *thread.block;
-  block.idle = 0;
+  *block.idle = 0;
   if (++block.at_barrier == block.active) {
     block.at_barrier = 0;
     for (Warp& warp : block.warps) warp.release(State::block);
@@ -193,37 +200,93 @@ const unsigned (*gather(const unsigned* mine, int count))[8] {
   return values;
 }
 
-void pause_for_copy() {
+void pause_for_memory() {
   Thread& thread = running();
-  ++thread.block->idle;
+  ++*thread.block->idle;
   thread.fiber.pause();
 }
 
+namespace {
+
+Result<void> check_threads(const std::string& name, const Geometry& geometry) {
+  if (geometry.threads > 0 && geometry.threads <= 1024 && geometry.threads % 32 == 0) return {};
+  return Error{Code::invalid_argument,
+               name + ": a block of " + std::to_string(geometry.threads) +
+                   " threads is not made of whole warps",
+               {}};
+}
+
+using SharedMemory = std::unique_ptr<unsigned char[], AlignedFree>;
+SharedMemory shared_memory_of(const Geometry& geometry) {
+  SharedMemory shared(
+      static_cast<unsigned char*>(::operator new[](geometry.shared_bytes, std::align_val_t{16})));
+  std::memset(shared.get(), 0xff, geometry.shared_bytes);
+  return shared;
+}
+
+std::minstd_rand generator(std::uint64_t seed) {
+  return std::minstd_rand(static_cast<unsigned>(seed ^ seed >> 32));
+}
+
+Error stuck(const std::string& name, int x, int y, const Block& block, std::uint64_t seed) {
+  return {Code::internal,
+          name + ": divergent barrier or shuffle in block (" + std::to_string(x) + ", " +
+              std::to_string(y) + "): " + block.states(),
+          {{"seed", std::to_string(seed)}}};
+}
+
+}  // namespace
+
 Result<void> launch(const std::string& name, const Geometry& geometry,
                     const std::function<void()>& body, std::uint64_t seed) {
-  if (geometry.threads == 0 || geometry.threads > 1024 || geometry.threads % 32 != 0)
-    return Error{Code::invalid_argument,
-                 name + ": a block of " + std::to_string(geometry.threads) +
-                     " threads is not made of whole warps",
-                 {}};
+  LATHE_TRY(check_threads(name, geometry));
   static thread_local std::unique_ptr<Block> block;
   if (!block) block = std::make_unique<Block>();
   block->prepare(static_cast<int>(geometry.threads));
   block->body = &body;
-  const std::unique_ptr<unsigned char[], AlignedFree> shared(
-      static_cast<unsigned char*>(::operator new[](geometry.shared_bytes, std::align_val_t{16})));
-  std::minstd_rand random(static_cast<unsigned>(seed ^ seed >> 32));
+  const SharedMemory shared = shared_memory_of(geometry);
+  std::minstd_rand random = generator(seed);
   for (unsigned y = 0; y < geometry.grid_y; ++y) {
     for (unsigned x = 0; x < geometry.grid_x; ++x) {
       std::memset(shared.get(), 0xff, geometry.shared_bytes);
       block->begin(static_cast<int>(x), static_cast<int>(y), shared.get());
       if (block->run(random)) continue;
-      Error error{Code::internal,
-                  name + ": divergent barrier or shuffle in block (" + std::to_string(x) + ", " +
-                      std::to_string(y) + "): " + block->states(),
-                  {{"seed", std::to_string(seed)}}};
+      Error error = stuck(name, static_cast<int>(x), static_cast<int>(y), *block, seed);
       block.reset();  // its fibers stand in the middle of their work
       return error;
+    }
+  }
+  return {};
+}
+
+Result<void> launch_together(const std::string& name, const Geometry& geometry,
+                             const std::function<void()>& body, std::uint64_t seed) {
+  LATHE_TRY(check_threads(name, geometry));
+  int idle = 0, running = 0;
+  std::vector<std::unique_ptr<Block>> blocks;
+  std::vector<SharedMemory> shared;
+  for (unsigned y = 0; y < geometry.grid_y; ++y) {
+    for (unsigned x = 0; x < geometry.grid_x; ++x) {
+      Block& block = *blocks.emplace_back(std::make_unique<Block>());
+      block.prepare(static_cast<int>(geometry.threads));
+      block.body = &body;
+      block.idle = &idle;
+      block.begin(static_cast<int>(x), static_cast<int>(y),
+                  shared.emplace_back(shared_memory_of(geometry)).get());
+      running += block.active;
+    }
+  }
+  std::minstd_rand random = generator(seed);
+  std::vector<Block*> left;
+  for (const auto& block : blocks) left.push_back(block.get());
+  while (!left.empty()) {
+    const std::size_t i = random() % left.size();
+    Block& block = *left[i];
+    if (!block.take_turn(random)) ++idle;
+    if (block.done == block.active) left.erase(left.begin() + static_cast<std::ptrdiff_t>(i));
+    if (idle > kIdleTurns * running) {
+      const DeviceThread& first = *block.threads.front();
+      return stuck(name, first.block_x, first.block_y, block, seed);
     }
   }
   return {};

@@ -1,9 +1,10 @@
 // Owns the emulation of a GPU on the host: runs a kernel of the table, or any function written
 // against isa/isa.h, as a grid of blocks of device threads.
 //
-// Blocks run one after another; the threads of a block are fibers that take turns in an order drawn
-// from the seed. Shared memory is filled with NaN and exactly as large as the launch says.
-// Threads: launches may run on several operating system threads at once.
+// Blocks run one after another, unless they are launched together; the threads of a block are
+// fibers that take turns in an order drawn from the seed. Shared memory is filled with NaN and
+// exactly as large as the launch says. Threads: launches may run on several operating system
+// threads at once.
 #pragma once
 
 #include <cstdint>
@@ -22,5 +23,10 @@ Result<void> emulate(const KernelKey& key, std::span<void* const> arguments, std
 // threads, when some wait at a barrier or shuffle that the others never reach.
 Result<void> launch(const std::string& name, const Geometry& geometry,
                     const std::function<void()>& body, std::uint64_t seed);
+
+// The same for a kernel whose blocks wait for one another: all run at the same time, and take turns
+// in an order drawn from the seed.
+Result<void> launch_together(const std::string& name, const Geometry& geometry,
+                             const std::function<void()>& body, std::uint64_t seed);
 
 }  // namespace lathe::emulation

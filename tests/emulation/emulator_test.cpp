@@ -110,7 +110,7 @@ TEST(Emulator, NamesTheKernelThatWaitsForACopyNobodyStarts) {
   const auto result = launch("no_copy", kOneBlock, body, 5);
   ASSERT_FALSE(result);
   EXPECT_NE(result.error().message.find("no_copy"), std::string::npos);
-  EXPECT_NE(result.error().message.find("32 threads wait for a copy"), std::string::npos)
+  EXPECT_NE(result.error().message.find("32 threads wait for memory"), std::string::npos)
       << result.error().message;
 }
 

@@ -2,14 +2,18 @@
 //
 // It hands out host memory as device memory, queues what is put on a stream until somebody waits
 // for the stream (so that work which reads too late or too early shows), and runs a kernel by its
-// oracle. It can fail any one call, and it knows what is still allocated. One instance at a time.
+// oracle, or as it is told to. It can fail any one call, and it knows what is still allocated. One
+// instance at a time.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "lathe/codegen/kernel_key.h"
 #include "runtime/driver.h"
 #include "runtime/platform.h"
 
@@ -24,9 +28,13 @@ struct FakeOptions {
   int shared_memory = 227 * 1024;  // that a block may ask for
   int multiprocessors = 4;
   int blocks_per_multiprocessor = 1;  // that may run at once
+  // In place of a kernel's oracle; and what a persistent kernel does, by its Program's text(): else
+  // nothing.
+  std::function<Result<void>(const KernelKey&, std::span<void* const>)> run_kernel = {};
+  std::function<Result<void>(const std::string&, std::span<void* const>)> run_persistent = {};
 };
 
-// The last launch of a persistent kernel, which does nothing here.
+// The last launch of a persistent kernel.
 struct CooperativeLaunch {
   unsigned blocks = 0, threads = 0, shared_bytes = 0;
   std::vector<std::uint64_t> pointers;

@@ -67,6 +67,10 @@ void run(const FakeLaunch& launch) {
   const KernelKey& key = launch.library->key;
   std::vector<void*> arguments;
   for (std::uint64_t value : launch.arguments) arguments.push_back(reinterpret_cast<void*>(value));
+  if (const auto& run_kernel = g_state->options.run_kernel) {
+    if (const Result<void> ran = run_kernel(key, arguments); !ran) violation(ran.error().text());
+    return;
+  }
   if (key.type == KernelType::retile) {
     // Oracles read blocks where kernels read tiles, so blocks they stay; tiles take as much room.
     std::memcpy(arguments[1], arguments[0],

@@ -20,6 +20,9 @@ namespace lathe::testing {
 // What the fake tool chain's cubins begin with.
 inline constexpr char kImageMark[] = "fake cubin\n";
 
+// What follows it in the PTX of a persistent kernel is its Program's text().
+inline constexpr char kPersistentMark[] = "persistent kernel ";
+
 // A loaded kernel. What is neither a key's nor the one that ends a token does nothing.
 struct FakeLibrary {
   std::string text;

@@ -43,7 +43,7 @@ Result<Ptx> FakeToolchain::emit(const KernelKey& key, const Target& target, Rout
 Result<Ptx> FakeToolchain::emit(const Program& program, const Target& target) const {
   LATHE_TRY(program_fits(program, target));
   Ptx ptx;
-  ptx.text = "persistent kernel " + program.text();
+  ptx.text = kPersistentMark + program.text();
   ptx.entry = "lathe_persistent";
   ptx.geometry = program.geometry();
   ptx.route = Route::nvrtc;

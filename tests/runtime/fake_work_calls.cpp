@@ -92,7 +92,7 @@ CUresult fake_library_load(CUlibrary* library, const void* code, CUjit_option*, 
     made->advance = true;
     made->arguments = 2;
   }
-  made->persistent = made->text.starts_with("persistent kernel ");
+  made->persistent = made->text.starts_with(kPersistentMark);
   std::lock_guard lock(g_state->mutex);
   g_state->libraries.insert(made);
   *library = reinterpret_cast<CUlibrary>(made);
@@ -136,10 +136,11 @@ CUresult fake_launch(CUfunction function, unsigned, unsigned, unsigned, unsigned
 }
 CUresult fake_cooperative_launch(CUfunction function, unsigned blocks, unsigned, unsigned,
                                  unsigned threads, unsigned, unsigned, unsigned shared_bytes,
-                                 CUstream, void** parameters) {
+                                 CUstream stream, void** parameters) {
   FAKE_ENTER("cuLaunchCooperativeKernel");
   const FakeOptions& options = g_state->options;
-  if (!reinterpret_cast<FakeLibrary*>(function)->persistent)
+  const FakeLibrary& library = *reinterpret_cast<FakeLibrary*>(function);
+  if (!library.persistent)
     violation("cuLaunchCooperativeKernel of a kernel that is not persistent");
   if (static_cast<int>(blocks) > options.multiprocessors * options.blocks_per_multiprocessor)
     return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
@@ -154,6 +155,17 @@ CUresult fake_cooperative_launch(CUfunction function, unsigned blocks, unsigned,
     launch.pointers[i] = *static_cast<std::uint64_t*>(parameters[i]);
   launch.tokens = *static_cast<int*>(parameters[7]);
   launch.chooses = *static_cast<int*>(parameters[8]);
+  if (options.execute && options.run_persistent) {
+    stream_of(stream).queue.push_back([copy = launch, &library]() mutable {
+      std::vector<void*> arguments;
+      for (std::uint64_t& pointer : copy.pointers) arguments.push_back(&pointer);
+      arguments.push_back(&copy.tokens);
+      arguments.push_back(&copy.chooses);
+      const Result<void> ran = g_state->options.run_persistent(
+          library.text.substr(sizeof kPersistentMark - 1), arguments);
+      if (!ran) violation(ran.error().text());
+    });
+  }
   return CUDA_SUCCESS;
 }
 CUresult fake_occupancy(int* blocks, CUfunction, int, std::size_t) {

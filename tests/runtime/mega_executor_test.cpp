@@ -161,14 +161,14 @@ void expect_all_tiles_once(const Records& records, int entry, const TileShape& s
   std::int64_t tiles = 0;
   for (int block = 0; block < records.blocks; ++block) {
     const dev::StreamEntry& e = records.entry(block, entry);
-    EXPECT_EQ(e.tile_bytes, static_cast<dev::u32>(shape.tile_bytes));
-    EXPECT_EQ(e.count % static_cast<dev::u32>(shape.tiles_per_row), 0u) << "whole row tiles";
-    if (e.count == 0) continue;
+    EXPECT_EQ(e.tile_units * 16, shape.tile_bytes);
+    EXPECT_EQ(e.columns, shape.tiles_per_row);
+    if (e.rows == 0) continue;
     if (at) {
       EXPECT_EQ(e.tiles, at) << "block " << block;
     }
-    at = e.tiles + std::int64_t{e.count} * e.tile_bytes;
-    tiles += e.count;
+    at = e.tiles + std::int64_t{e.rows} * e.columns * shape.tile_bytes;
+    tiles += e.rows * e.columns;
   }
   EXPECT_EQ(tiles, shape.tiles());
 }
@@ -210,7 +210,7 @@ void check_records(const FakeDriver& fake, const Session& session) {
       for (int block = 0; block < records.blocks; ++block) {
         // What a block streams is what it finishes.
         const dev::MatvecShape& s = records.step(block, i).matvec.shape;
-        EXPECT_EQ(s.count[m] * s.columns, static_cast<int>(records.entry(block, entry).count));
+        EXPECT_EQ(s.count[m], records.entry(block, entry).rows);
         EXPECT_EQ(s.columns, shape.tiles_per_row);
         EXPECT_EQ(s.rows[m], rows[m]);
         // A block's rows of a gate and of its up are the same.
@@ -267,7 +267,8 @@ TEST(MegaExecutor, SharesArePartitions) {
         s.columns = 16;
         int next[3] = {};
         for (int block = 0; block < blocks; ++block) {
-          dev::share_phase(s, block, blocks, 16);
+          dev::share_phase(s, block, blocks);
+          dev::place_sums(s, 16, 0);
           int all = 0;
           for (int m = 0; m < 3; ++m) {
             EXPECT_GE(s.count[m], 0);
@@ -278,10 +279,53 @@ TEST(MegaExecutor, SharesArePartitions) {
             if (m == 0 || kind == dev::kPlainRows) all += s.count[m];
           }
           EXPECT_LE(all, s.most);
-          EXPECT_TRUE(s.batch == 0 || s.batch * 16 * 16 <= dev::kPartialFloats);
+          EXPECT_GT(s.batch, 0);
+          EXPECT_EQ(s.sums, s.batch * 16 * 16);
+          EXPECT_LE(s.sums, dev::kPartialFloats);
         }
         for (int m = 0; m < 3; ++m) EXPECT_EQ(next[m], dev::ceil_div(s.rows[m], 16));
       }
+    }
+  }
+}
+
+// While some warps still read the sums of one phase, the others leave those of the next.
+TEST(MegaExecutor, SumsOfNeighboursFitTogether) {
+  for (int warps : {4, 6, 8, 12, 16}) {
+    for (int a = 1; a <= 40; ++a) {
+      for (int b = 1; b <= 40; ++b) {
+        dev::MatvecShape first{}, second{};
+        first.columns = second.columns = 16;
+        first.most = a, second.most = b;
+        second.kind = dev::kGatedRows;
+        const int sums[] = {dev::all_sums(first, warps), dev::all_sums(second, warps)};
+        dev::place_sums(first, warps, sums[1]);
+        dev::place_sums(second, warps, sums[0]);
+        EXPECT_LE(first.sums + second.sums, dev::kPartialFloats)
+            << a << " and " << b << " row tiles, " << warps << " warps";
+        // Batches of a phase follow one another.
+        if (first.batch < a) {
+          EXPECT_LE(2 * first.sums, dev::kPartialFloats);
+        }
+      }
+    }
+  }
+}
+
+TEST(MegaExecutor, WarpsOwnEveryTileOnce) {
+  for (int warps : {1, 4, 6, 8, 12, 16}) {
+    for (int columns = 1; columns <= 300; ++columns) {
+      const int rows = 7;
+      std::vector<int> owners(static_cast<std::size_t>(rows * columns));
+      for (int warp = 0; warp < warps; ++warp) {
+        const dev::OwnTiles own =
+            dev::own_tiles(warp, warps, columns, dev::ceil_div(4096, columns));
+        for (int row = own.group; row < rows; row += own.groups)
+          for (int j = 0; j < own.count; ++j)
+            ++owners.at(static_cast<std::size_t>(row * columns + own.column + j * warps));
+      }
+      EXPECT_EQ(owners, std::vector<int>(owners.size(), 1))
+          << warps << " warps, " << columns << " columns";
     }
   }
 }

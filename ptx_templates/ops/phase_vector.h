@@ -1,0 +1,153 @@
+// Owns the way of a phase's vector into shared memory: received from other blocks or from memory,
+// joined to the residual stream, multiplied by a norm's weights, and rounded to activations.
+//
+// A warp brings what it will itself multiply, its own tile columns, and nobody else's: it waits for
+// no other warp of the block, and only for the blocks that compute these values.
+#pragma once
+
+#include "ops/activations.h"
+#include "ops/phase.h"
+
+namespace lathe::dev {
+
+// The lane's values of one tile column: lane 4g + t has values 4t ... 4t + 3 and 16 + 4t ... of
+// sub-block g.
+struct ColumnValues {
+  f32 v[8];
+};
+struct ColumnLook {
+  u32x4 seen[2];
+};
+
+// Where they are in the vector. A lane without any looks at the vector's beginning, for nothing.
+struct ColumnPlace {
+  int at;
+  bool there;
+};
+LATHE_DEVICE ColumnPlace column_place(const MatvecShape& s, int subs, int column) {
+  const int lane = lane_index(), g = lane / 4;
+  const int at = (column * subs + g) * 32 + 4 * (lane % 4);
+  const bool there = g < subs && at < s.k;
+  return {there ? at : 0, there};
+}
+
+LATHE_DEVICE ColumnLook look_at_column(const Exchange& e, const f32* at) {
+  return {{look(e, at), look(e, at + 16)}};
+}
+
+// What is not there yet is asked for again and again by one lane of the warp only, the first that
+// misses something: all of them together would take a good part of the L2 cache's bandwidth from
+// the weights of the blocks that are late.
+LATHE_DEVICE ColumnValues receive_column(const Exchange& e, const f32* at, ColumnLook look_before) {
+  u32x4(&seen)[2] = look_before.seen;
+  if (e.polled) {
+    LATHE_UNROLL(1)
+    for (int polls = 0;; ++polls) {
+      const u32 late = not_arrived(seen[1], e.tag), missing = not_arrived(seen[0], e.tag) | late;
+      const u32 lanes = ballot(missing != 0);
+      if (lanes == 0 || give_up(e, polls)) break;
+      if (missing && (lanes & ((1u << lane_index()) - 1)) == 0) {
+        const f32* wanted = at + (late ? 16 : 0);
+        receive(e, wanted, look(e, wanted));
+      }
+      warp_barrier();
+      if (missing) look_before = look_at_column(e, at);
+    }
+  }
+  const f32x4 a = without_tags(seen[0]), b = without_tags(seen[1]);
+  return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
+}
+
+// Values that no one is writing, such as a norm's weights; 1 without them.
+LATHE_DEVICE ColumnValues load_column(const f32* from, int at) {
+  ColumnValues out = {{1, 1, 1, 1, 1, 1, 1, 1}};
+  if (from) {
+    const u32x4 a = stream_u32x4(from + at), b = stream_u32x4(from + at + 16);
+    out = {{as_f32(a.x), as_f32(a.y), as_f32(a.z), as_f32(a.w), as_f32(b.x), as_f32(b.y),
+            as_f32(b.z), as_f32(b.w)}};
+  }
+  return out;
+}
+
+LATHE_DEVICE f32 sum_of_squares(const ColumnValues& x) {
+  f32 sum = 0;
+  LATHE_UNROLL(8)
+  for (int i = 0; i < 8; ++i) sum = fma(x.v[i], x.v[i], sum);
+  return sum;
+}
+
+// The normed vector plus the residual stream, in place of the vector; it is the new stream, which
+// the blocks hand on, each some columns of it.
+LATHE_DEVICE void join_stream(const Exchange& e, const MatvecOperands& o, const ColumnPlace& place,
+                              bool ours, f32 factor, ColumnValues& x) {
+  const ColumnValues weights = load_column(o.post, place.at);
+  const f32* stream = o.stream_in + place.at;
+  const ColumnValues old = receive_column(e, stream, look_at_column(e, stream));
+  LATHE_UNROLL(8)
+  for (int i = 0; i < 8; ++i) {
+    f32& v = x.v[i];
+    v = fma(v * factor, weights.v[i], old.v[i]);
+    if (ours && place.there) send(e, o.stream_out + place.at + i / 4 * 16 + i % 4, v);
+    v = as_f32(as_u32(v) & ~1u);  // as whoever reads the stream later will see it
+  }
+}
+
+// The first half of a vector's way when it is still to be normed and joined to the residual stream.
+LATHE_DEVICE f32 joining_factor(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
+                                const OwnTiles& own, int subs) {
+  const Exchange& e = phase.exchange;
+  f32 squares = 0;
+  LATHE_UNROLL(1)
+  for (int j = 0; j < own.count; ++j) {
+    const ColumnPlace place = column_place(s, subs, own.column + j * phase.warps);
+    const f32* from = o.from + place.at;
+    const ColumnValues x = receive_column(e, from, look_at_column(e, from));
+    if (place.there) squares += sum_of_squares(x);
+  }
+  leave_square_sum(phase, kJoinedSquares, own.group == 0 ? squares : 0.0f);
+  block_barrier();
+  return inverse_rms(phase, kJoinedSquares, s);
+}
+
+// Fills the warp's places of phase.columns with the activations of its columns, times the norm's
+// weights if there are any; the warp's sum of squares is then the vector's share.
+template <int kSubs>
+LATHE_DEVICE void load_vector(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
+                              u32 features, const OwnTiles& own) {
+  const int subs = kSubs > 0 ? kSubs : s.subs;
+  const Exchange& e = phase.exchange;
+  const bool joins = (features & kJoins) && o.post;
+  f32 factor = 0, squares = 0;
+  if (joins) factor = joining_factor(phase, s, o, own, subs);
+  if (own.count > 0) {
+    int column = own.column;
+    ColumnPlace place = column_place(s, subs, column);
+    ColumnLook seen = look_at_column(e, o.from + place.at);
+    ColumnValues weights = load_column(o.norm, place.at);
+    u8* to = phase.columns + phase.stream.warp * kColumnBytes;
+    LATHE_UNROLL(1)
+    for (int left = own.count;;) {
+      ColumnValues x = receive_column(e, o.from + place.at, seen);
+      if (joins)
+        join_stream(e, o, place, own.group == 0 && column % phase.blocks == phase.block, factor, x);
+      const bool there = place.there;
+      if (there) squares += sum_of_squares(x);
+      LATHE_UNROLL(8)
+      for (int i = 0; i < 8; ++i) x.v[i] = x.v[i] * weights.v[i];
+      // The next column is on its way while this one is rounded.
+      if (--left > 0) {
+        column += phase.warps;
+        place = column_place(s, subs, column);
+        seen = look_at_column(e, o.from + place.at);
+        weights = load_column(o.norm, place.at);
+      }
+      store_activation(to, there, x.v);
+      if (left == 0) break;
+      to += phase.warps * kColumnBytes;
+    }
+  }
+  if (o.norm) leave_square_sum(phase, phase.squares, own.group == 0 ? squares : 0.0f);
+  warp_barrier();
+}
+
+}  // namespace lathe::dev

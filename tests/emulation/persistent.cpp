@@ -1,0 +1,155 @@
+// Owns the program of a persistent kernel as host code: what codegen/program.cpp writes as source,
+// with the shapes as data.
+#include "tests/emulation/persistent.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <sstream>
+
+#include "isa/host.h"
+#include "lathe/codegen/kernel_table.h"
+#include "lathe/codegen/program.h"
+#include "lathe/codegen/tile.h"
+#include "ops/embed_tiles.h"
+#include "ops/persistent.h"
+#include "tests/emulation/emulator.h"
+
+namespace lathe::emulation {
+namespace {
+
+// The program that runs. Fibers stay on the thread that launched them.
+thread_local const Program* running = nullptr;
+
+void embed_raw(const dev::Exchange& e, const dev::u8* table, const dev::i32* token, float* y,
+               int index, const KernelKey& key) {
+  switch (key.format) {
+#define LATHE_CASE(format) \
+  case Format::format:     \
+    return dev::embed_##format##_share(e, table, token, y, index, key.k, key.n, key.scale)
+    LATHE_CASE(f32);
+    LATHE_CASE(f16);
+    LATHE_CASE(bf16);
+    LATHE_CASE(q4_0);
+    LATHE_CASE(q4_1);
+    LATHE_CASE(q5_0);
+    LATHE_CASE(q5_1);
+    LATHE_CASE(q8_0);
+    LATHE_CASE(q4_k);
+    LATHE_CASE(q5_k);
+    LATHE_CASE(q6_k);
+#undef LATHE_CASE
+    default:
+      return;
+  }
+}
+
+void embed_tiles(const dev::Exchange& e, const dev::u8* table, const dev::i32* token, float* y,
+                 int index, const KernelKey& key) {
+  const int subs = tile_shape(key.format, key.n, key.k)->subs;
+  switch (key.format) {
+#define LATHE_CASE(format)                                                                  \
+  case Format::format:                                                                      \
+    return dev::embed_tiles_##format##_share(e, table, token, y, index, key.k, key.n, subs, \
+                                             key.scale)
+    LATHE_CASE(q4_0);
+    LATHE_CASE(q4_1);
+    LATHE_CASE(q5_0);
+    LATHE_CASE(q5_1);
+    LATHE_CASE(q8_0);
+    LATHE_CASE(q4_k);
+    LATHE_CASE(q5_k);
+    LATHE_CASE(q6_k);
+#undef LATHE_CASE
+    default:
+      return;
+  }
+}
+
+struct Phases {
+  static constexpr dev::u32 features = 0xffu | dev::kJoins;
+  static constexpr int subs = 0;
+
+  static void attend(int variant, dev::u32 tag, dev::u32* fault, int block, dev::u8* scratch,
+                     const dev::AttendOperands& o, int position) {
+    const KernelKey& key = running->attends.at(static_cast<std::size_t>(variant));
+    const dev::AttendNumbers numbers = {
+        key.heads,  key.kv_heads, key.head_dim, key.rotary, key.pairing == Pairing::halves ? 1 : 0,
+        key.window, key.splits,   key.epsilon,  key.scale};
+    const dev::Exchange e = {1, tag, fault};
+    const int blocks = running->blocks, warps = running->warps;
+    if (key.format == Format::f32)
+      dev::attend_phase<dev::KvRowsF32>(e, o, numbers, position, block, blocks, warps, scratch);
+    else if (key.format == Format::f16)
+      dev::attend_phase<dev::KvRowsF16>(e, o, numbers, position, block, blocks, warps, scratch);
+    else
+      dev::attend_phase<dev::KvRowsQ8>(e, o, numbers, position, block, blocks, warps, scratch);
+  }
+
+  static void embed(const dev::u8* table, const dev::i32* token, int index, const dev::Exchange& e,
+                    float* y) {
+    const KernelKey& key = running->embed;
+    if (key.layout == Layout::tiles)
+      embed_tiles(e, table, token, y, index, key);
+    else
+      embed_raw(e, table, token, y, index, key);
+  }
+};
+
+Result<Program> parse(const std::string& text) {
+  Program program;
+  std::istringstream words(text);
+  std::string word;
+  words >> word;
+  if (std::sscanf(word.c_str(), "persistent.bl%d.w%d.st%d.slot%d.steps%d.entries%d",
+                  &program.blocks, &program.warps, &program.stages, &program.slot_bytes,
+                  &program.steps, &program.entries) != 6)
+    return Error{Code::invalid_argument, "no program: " + text, {}};
+  while (words >> word) {
+    LATHE_ASSIGN(const KernelKey key, parse_key(word));
+    if (key.type == KernelType::embed) program.embed = key;
+    if (key.type == KernelType::attend) program.attends.push_back(key);
+    if (key.type == KernelType::matvec) program.matvecs.push_back(key);
+  }
+  return program;
+}
+
+template <class T>
+T* pointer(void* parameter) {
+  return *static_cast<T**>(parameter);
+}
+
+}  // namespace
+
+Result<void> emulate_persistent(const std::string& text, std::span<void* const> parameters,
+                                std::uint64_t seed) {
+  LATHE_ASSIGN(const Program program, parse(text));
+  dev::PersistentShape shape{};
+  shape.steps = program.steps;
+  shape.entries = program.entries;
+  shape.blocks = program.blocks;
+  shape.warps = program.warps;
+  shape.slots = program.stages;
+  shape.slot_bytes = program.slot_bytes;
+  for (const KernelKey& key : program.matvecs)
+    shape.columns = std::max(shape.columns, tile_shape(key.format, key.n, key.k)->tiles_per_row);
+  for (const KernelKey& key : program.attends)
+    shape.attend_bytes =
+        std::max(shape.attend_bytes, static_cast<int>(row(key.type).geometry(key).shared_bytes));
+  const dev::PersistentOperands operands = {pointer<const dev::StepRecord>(parameters[0]),
+                                            pointer<const dev::StreamEntry>(parameters[1]),
+                                            pointer<dev::TokenControl>(parameters[2]),
+                                            pointer<dev::PersistentState>(parameters[3]),
+                                            pointer<dev::u64>(parameters[4]),
+                                            pointer<dev::i32>(parameters[5]),
+                                            pointer<dev::i32>(parameters[6])};
+  const int tokens = *static_cast<const int*>(parameters[7]);
+  const int chooses = *static_cast<const int*>(parameters[8]);
+  running = &program;
+  Result<void> ran = launch_together(
+      "the persistent kernel", program.geometry(),
+      [&] { dev::run_persistent<Phases>(operands, shape, tokens, chooses); }, seed);
+  running = nullptr;
+  return ran;
+}
+
+}  // namespace lathe::emulation

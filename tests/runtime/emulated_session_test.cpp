@@ -1,0 +1,96 @@
+// Owns the proof without a GPU that the mega executor computes what the graph executor does: whole
+// sessions on the fake driver, whose kernels here are the device code itself, emulated.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <string>
+#include <vector>
+
+#include "runtime/session_base.h"
+#include "tests/emulation/emulator.h"
+#include "tests/emulation/persistent.h"
+#include "tests/runtime/fake_driver.h"
+#include "tests/runtime/tiny_model.h"
+#include "tests/support/random.h"
+
+namespace lathe::testing {
+namespace {
+
+FakeOptions emulated(int multiprocessors, std::uint64_t seed) {
+  FakeOptions options;
+  options.multiprocessors = multiprocessors;
+  options.run_kernel = [seed](const KernelKey& key, std::span<void* const> arguments) {
+    return emulation::emulate(key, arguments, seed);
+  };
+  options.run_persistent = [seed](const std::string& program, std::span<void* const> arguments) {
+    return emulation::emulate_persistent(program, arguments, seed);
+  };
+  return options;
+}
+
+struct Decoded {
+  std::vector<std::int32_t> ids;
+  std::vector<std::uint32_t> logits;  // their bits, after the last token
+  bool operator==(const Decoded&) const = default;
+};
+
+// A prompt of two tokens, then generated ones, some in one launch and some in the next.
+Decoded decode(const TinyModel& model, ExecutorKind executor, int multiprocessors, Format kv,
+               std::uint64_t seed) {
+  FakeDriver fake(emulated(multiprocessors, seed));
+  SessionOptions options;
+  options.executor = executor;
+  options.plan.context = 32;
+  options.plan.fusion = Fusion::full;
+  options.plan.kv = kv;
+  options.disk_cache = false;
+  Decoded out;
+  {
+    const auto session = open_session(make_model(model), options, fake.platform());
+    EXPECT_TRUE(session) << session.error().text();
+    if (!session) return out;
+    EXPECT_TRUE((*session)->step(3));
+    std::vector<std::int32_t> first(3), second(2);
+    EXPECT_TRUE((*session)->generate(5, first));
+    EXPECT_TRUE((*session)->generate(first.back(), second));
+    out.ids = first;
+    out.ids.insert(out.ids.end(), second.begin(), second.end());
+    const auto logits = (*session)->logits();
+    EXPECT_TRUE(logits) << logits.error().text();
+    if (logits)
+      for (const float v : *logits) out.logits.push_back(std::bit_cast<std::uint32_t>(v));
+  }
+  for (const std::string& violation : fake.violations()) ADD_FAILURE() << violation;
+  return out;
+}
+
+void expect_same(const TinyModel& model, int multiprocessors, Format kv = Format::f16) {
+  const std::uint64_t seed = fresh_seed();
+  SCOPED_TRACE(model.architecture + ", " + std::to_string(multiprocessors) +
+               " multiprocessors, seed " + std::to_string(seed));
+  const Decoded graph = decode(model, ExecutorKind::graph, multiprocessors, kv, seed);
+  EXPECT_EQ(graph.ids.size(), 5u);
+  EXPECT_EQ(graph.logits.size(), static_cast<std::size_t>(model.vocab));
+  EXPECT_TRUE(graph == decode(model, ExecutorKind::mega, multiprocessors, kv, seed ^ 1))
+      << "the ids or the bits of the logits differ";
+}
+
+TEST(EmulatedSession, MegaIsGraphInEveryFamily) {
+  for (const TinyModel& model : {tiny_llama(), tiny_qwen2(), tiny_qwen3(), tiny_gemma3()})
+    expect_same(fusible(model), 3);
+}
+
+TEST(EmulatedSession, MegaIsGraphInEveryMix) {
+  TinyModel model = model_shape(2);  // q4_k and q6_k
+  expect_same(model, 2);
+  model.vocab = 331;  // more row tiles than sums have room for
+  expect_same(model, 1);
+  model = model_shape(1);
+  model.ffn = 2560;  // more tile columns than warps
+  expect_same(model, 13);
+  expect_same(fusible(tiny_llama(), Format::q4_1), 5, Format::f32);
+  expect_same(fusible(tiny_qwen3(), Format::q5_0), 4, Format::q8_0);
+}
+
+}  // namespace
+}  // namespace lathe::testing
