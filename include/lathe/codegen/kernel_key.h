@@ -44,6 +44,9 @@ enum class Activation : std::uint8_t { silu, gelu_tanh };
 // How weights lie in device memory: as the file's blocks, or as tiles (lathe/codegen/tile.h).
 enum class Layout : std::uint8_t { raw, tiles };
 
+// The most stages that plans and persistent kernels choose; a kernel takes up to 16.
+inline constexpr int kMaxStages = 8;
+
 struct KernelKey {
   KernelType type = KernelType::gemv;
   Format format = Format::f32;  // weights; for kv_append, attention and attend the KV cache
