@@ -29,8 +29,8 @@ enum class KernelType : std::uint8_t {
   attention,        // one query position against the KV cache; one partial result per split
   attention_merge,  // combines the splits
   glu,              // y = activation(gate) * up
-  argmax,           // greatest value and its index per split of n values
-  argmax_merge,     // greatest of the splits
+  argmax,           // greatest of n values and its index, per split; not in plans, for embedders
+  argmax_merge,     // index of the greatest over the splits, as argmax leaves them
   matvec,  // up to three matrices of tiles times one vector, with norm, bias, residual, GLU
   attend,  // norm and rotation of q and k, append to the KV cache and attention in one
   top_k,   // the 64 greatest logits after the repeat penalty, per split
