@@ -5,7 +5,7 @@ include(GNUInstallDirs)
 function(lathe_program name)
   add_executable(${name} ${ARGN})
   lathe_target(${name})
-  target_link_libraries(${name} PRIVATE lathe_command_line fmt::fmt-header-only)
+  target_link_libraries(${name} PRIVATE lathe_command_line lathe_fmt)
   # The LLVM route's library is looked for beside the program, or in lib/ when installed. One path
   # for both: a shorter one for the build would be filled up with ':', which means any folder.
   set_target_properties(${name} PROPERTIES

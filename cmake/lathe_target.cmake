@@ -16,6 +16,10 @@ function(lathe_target name)
   if(LATHE_SANITIZE)
     target_compile_options(${name} PRIVATE -fsanitize=${LATHE_SANITIZE} -fno-omit-frame-pointer
                                            -fno-sanitize-recover=all)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      # False alarms between instrumentation and -O1; release builds have the warning.
+      target_compile_options(${name} PRIVATE -Wno-maybe-uninitialized)
+    endif()
     target_link_options(${name} PUBLIC -fsanitize=${LATHE_SANITIZE})
   endif()
 endfunction()

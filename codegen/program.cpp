@@ -15,7 +15,6 @@ namespace lathe {
 namespace {
 
 constexpr const char* kEntry = "lathe_persistent";
-constexpr int kMaxStages = 8;
 
 Error refused(std::string why) {
   return {Code::not_eligible, "no persistent kernel: " + why, {}};

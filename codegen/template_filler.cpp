@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -252,10 +251,9 @@ void append(std::string& out, std::string_view format, const Slot& slot) {
   if (const std::string* text = std::get_if<std::string>(&slot.value))
     out += *text;
   else if (format.empty())
-    fmt::format_to(std::back_inserter(out), "{}", value_of(slot));
+    out += fmt::format("{}", value_of(slot));
   else
-    fmt::format_to(std::back_inserter(out), fmt::runtime(fmt::format("{{:{}}}", format)),
-                   value_of(slot));
+    out += fmt::format(fmt::runtime(fmt::format("{{:{}}}", format)), value_of(slot));
 }
 
 Result<std::string> run(std::string_view name, const std::vector<Step>& steps,

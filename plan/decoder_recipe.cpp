@@ -4,10 +4,9 @@
 // added by the kernel that produces the other summand, biases by their GEMV.
 #include "plan/decoder_recipe.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "plan/recipe.h"
 #include "plan/step_list.h"
 #include "plan/tuning.h"
 #include "plan/weight_list.h"
@@ -21,10 +20,7 @@ class DecoderRecipe {
       : plan_(plan), spec_(plan.spec), options_(plan.options), weights_(file) {}
 
   Result<void> run() {
-    for (std::size_t i = 0; i < spec_.ropes.size(); ++i) {
-      plan_.tables.push_back(
-          {fmt::format("rope{}", i), rope_table(spec_.ropes[i], spec_.head_dim)});
-    }
+    plan_.tables = rope_tables(spec_);
     LATHE_TRY(embed());
     for (layer_ = 0; layer_ < spec_.layers; ++layer_) {
       LATHE_TRY(attention_block());
@@ -32,6 +28,7 @@ class DecoderRecipe {
     }
     layer_ = -1;
     LATHE_ASSIGN(const Operand logits, head());
+    add_sampling(steps_, spec_.vocab, logits);
     plan_.weights = std::move(weights_).take();
     std::move(steps_).finish(plan_, logits);
     return {};
@@ -41,12 +38,6 @@ class DecoderRecipe {
   int q_values() const { return spec_.heads * spec_.head_dim; }
   int kv_values() const { return spec_.kv_heads * spec_.head_dim; }
   const LayerSpec& layer() const { return spec_.per_layer[static_cast<std::size_t>(layer_)]; }
-
-  // "attn_q" in layer 3 is "blk.3.attn_q.weight".
-  std::string tensor_name(const std::string& label, const char* kind = "weight") const {
-    return layer_ < 0 ? fmt::format("{}.{}", label, kind)
-                      : fmt::format("blk.{}.{}.{}", layer_, label, kind);
-  }
 
   void add(std::string label, const KernelKey& key, std::vector<Operand> operands) {
     steps_.add(layer_, std::move(label), key, std::move(operands));
@@ -96,19 +87,6 @@ class DecoderRecipe {
     LATHE_ASSIGN(const int weight, weights_.matrix(name, spec_.vocab, spec_.hidden));
     const Operand logits = steps_.scratch(spec_.vocab);
     add("output", gemv_key(weight), {StepList::weight(weights_, weight), x, logits});
-
-    KernelKey key{.type = KernelType::top_k};
-    key.n = spec_.vocab;
-    key.splits = vocabulary_splits(spec_.vocab);
-    key.warps = top_k_warps(spec_.vocab, key.splits);
-    const Operand partial = steps_.scratch(std::int64_t{2} * kMaxTopK * key.splits);
-    add("top_k", key,
-        {logits, StepList::token(), StepList::position(), StepList::sampling(), partial});
-    KernelKey sample{.type = KernelType::sample};
-    sample.splits = key.splits;
-    sample.warps = sample_warps(key.splits);
-    add("sample", sample,
-        {partial, StepList::position(), StepList::sampling(), StepList::sampled()});
     return logits;
   }
 
@@ -128,11 +106,11 @@ class DecoderRecipe {
   }
 
   Result<Operand> gemv(const std::string& label, const Operand& x, int n, bool bias = false) {
-    LATHE_ASSIGN(const int weight, weights_.matrix(tensor_name(label), n, values(x)));
+    LATHE_ASSIGN(const int weight, weights_.matrix(tensor_name(layer_, label), n, values(x)));
     KernelKey key = gemv_key(weight);
     std::vector<Operand> operands = {StepList::weight(weights_, weight), x};
     if (bias) {
-      LATHE_ASSIGN(const int slot, weights_.vector(tensor_name(label, "bias"), n));
+      LATHE_ASSIGN(const int slot, weights_.vector(tensor_name(layer_, label, "bias"), n));
       key.bias = true;
       operands.push_back(StepList::weight(weights_, slot));
     }
@@ -156,14 +134,14 @@ class DecoderRecipe {
   }
 
   Result<Operand> norm(const std::string& label, const Operand& x) {
-    LATHE_ASSIGN(const int weight, weights_.vector(tensor_name(label), spec_.hidden));
+    LATHE_ASSIGN(const int weight, weights_.vector(tensor_name(layer_, label), spec_.hidden));
     const Operand y = steps_.scratch(spec_.hidden);
     add(label, norm_key(spec_.hidden, 1), {x, StepList::weight(weights_, weight), y});
     return y;
   }
 
   Result<void> head_norm(const std::string& label, const Operand& x, int heads) {
-    LATHE_ASSIGN(const int weight, weights_.vector(tensor_name(label), spec_.head_dim));
+    LATHE_ASSIGN(const int weight, weights_.vector(tensor_name(layer_, label), spec_.head_dim));
     add(label, norm_key(spec_.head_dim, heads), {x, StepList::weight(weights_, weight), x});
     return {};
   }
@@ -222,13 +200,14 @@ class DecoderRecipe {
                              const Operand& x) {
     if (spec_.post_norms) {
       LATHE_ASSIGN(const Operand y, gemv(label, x, spec_.hidden));
-      LATHE_ASSIGN(const int weight, weights_.vector(tensor_name(post_norm), spec_.hidden));
+      LATHE_ASSIGN(const int weight, weights_.vector(tensor_name(layer_, post_norm), spec_.hidden));
       KernelKey key = norm_key(spec_.hidden, 1);
       key.residual = true;
       add(post_norm, key, {y, StepList::weight(weights_, weight), stream_, stream_});
       return {};
     }
-    LATHE_ASSIGN(const int weight, weights_.matrix(tensor_name(label), spec_.hidden, values(x)));
+    LATHE_ASSIGN(const int weight,
+                 weights_.matrix(tensor_name(layer_, label), spec_.hidden, values(x)));
     KernelKey key = gemv_key(weight);
     key.residual = true;
     add(label, key, {StepList::weight(weights_, weight), x, stream_, stream_});

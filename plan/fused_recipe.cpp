@@ -6,13 +6,12 @@
 // wants it, whose blocks hand vectors over while they run.
 #include "plan/fused_recipe.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 
 #include "lathe/codegen/kernel_table.h"
 #include "lathe/codegen/tile.h"
+#include "plan/recipe.h"
 #include "plan/step_list.h"
 #include "plan/tuning.h"
 #include "plan/weight_list.h"
@@ -26,10 +25,7 @@ class FusedRecipe {
       : plan_(plan), spec_(plan.spec), options_(plan.options), weights_(file) {}
 
   Result<void> run() {
-    for (std::size_t i = 0; i < spec_.ropes.size(); ++i) {
-      plan_.tables.push_back(
-          {fmt::format("rope{}", i), rope_table(spec_.ropes[i], spec_.head_dim)});
-    }
+    plan_.tables = rope_tables(spec_);
     counters_ = steps_.counters(spec_.kv_heads);
     LATHE_TRY(embed());
     for (layer_ = 0; layer_ < spec_.layers; ++layer_) {
@@ -38,7 +34,7 @@ class FusedRecipe {
     }
     layer_ = -1;
     LATHE_ASSIGN(const Operand logits, head());
-    sample(logits);
+    add_sampling(steps_, spec_.vocab, logits);
     plan_.weights = std::move(weights_).take();
     std::move(steps_).finish(plan_, logits, false);
     return {};
@@ -61,23 +57,18 @@ class FusedRecipe {
 
   const LayerSpec& layer() const { return spec_.per_layer[static_cast<std::size_t>(layer_)]; }
 
-  std::string tensor_name(const std::string& label, const char* kind = "weight") const {
-    return layer_ < 0 ? fmt::format("{}.{}", label, kind)
-                      : fmt::format("blk.{}.{}.{}", layer_, label, kind);
-  }
-
   void add(std::string label, const KernelKey& key, std::vector<Operand> operands) {
     steps_.add(layer_, std::move(label), key, std::move(operands));
   }
 
   Result<Matrix> matrix(const std::string& label, int n, int k, bool bias = false) {
-    LATHE_ASSIGN(const int weight, weights_.matrix(tensor_name(label), n, k));
+    LATHE_ASSIGN(const int weight, weights_.matrix(tensor_name(layer_, label), n, k));
     if (const auto shape = tile_shape(weights_[weight].format, n, k); !shape)
       return Error(shape.error()).with("tensor", weights_[weight].name);
     weights_.set_layout(weight, Layout::tiles);
     Matrix out{weight, n, {}};
     if (bias) {
-      LATHE_ASSIGN(const int slot, weights_.vector(tensor_name(label, "bias"), n));
+      LATHE_ASSIGN(const int slot, weights_.vector(tensor_name(layer_, label, "bias"), n));
       out.bias = slot;
     }
     return out;
@@ -160,14 +151,14 @@ class FusedRecipe {
       return {};
     }
     LATHE_ASSIGN(const Operand y, rows(label, {m}, k, {x, {}, {}}, {}));
-    LATHE_ASSIGN(const int norm, weights_.vector(tensor_name(post_norm), spec_.hidden));
+    LATHE_ASSIGN(const int norm, weights_.vector(tensor_name(layer_, post_norm), spec_.hidden));
     stream_ = {y, norm, stream_.rows};
     return {};
   }
 
   Result<void> attention_block() {
     const int q = spec_.heads * spec_.head_dim, kv = spec_.kv_heads * spec_.head_dim;
-    LATHE_ASSIGN(const int norm, weights_.vector(tensor_name("attn_norm"), spec_.hidden));
+    LATHE_ASSIGN(const int norm, weights_.vector(tensor_name(layer_, "attn_norm"), spec_.hidden));
     LATHE_ASSIGN(const Matrix wq, matrix("attn_q", q, spec_.hidden, spec_.qkv_bias));
     LATHE_ASSIGN(const Matrix wk, matrix("attn_k", kv, spec_.hidden, spec_.qkv_bias));
     LATHE_ASSIGN(const Matrix wv, matrix("attn_v", kv, spec_.hidden, spec_.qkv_bias));
@@ -194,8 +185,10 @@ class FusedRecipe {
                             1, kMaxAttentionSplits);
     std::vector<Operand> operands = {qkv};
     if (spec_.qk_norm) {
-      LATHE_ASSIGN(const int q_norm, weights_.vector(tensor_name("attn_q_norm"), spec_.head_dim));
-      LATHE_ASSIGN(const int k_norm, weights_.vector(tensor_name("attn_k_norm"), spec_.head_dim));
+      LATHE_ASSIGN(const int q_norm,
+                   weights_.vector(tensor_name(layer_, "attn_q_norm"), spec_.head_dim));
+      LATHE_ASSIGN(const int k_norm,
+                   weights_.vector(tensor_name(layer_, "attn_k_norm"), spec_.head_dim));
       operands.push_back(weight(q_norm));
       operands.push_back(weight(k_norm));
     }
@@ -217,7 +210,7 @@ class FusedRecipe {
   }
 
   Result<void> ffn_block() {
-    LATHE_ASSIGN(const int norm, weights_.vector(tensor_name("ffn_norm"), spec_.hidden));
+    LATHE_ASSIGN(const int norm, weights_.vector(tensor_name(layer_, "ffn_norm"), spec_.hidden));
     LATHE_ASSIGN(const Matrix gate, matrix("ffn_gate", spec_.ffn, spec_.hidden));
     LATHE_ASSIGN(const Matrix up, matrix("ffn_up", spec_.ffn, spec_.hidden));
     LATHE_ASSIGN(const Operand y,
@@ -230,20 +223,6 @@ class FusedRecipe {
     LATHE_ASSIGN(const Matrix m,
                  matrix(spec_.tied_head ? "token_embd" : "output", spec_.vocab, spec_.hidden));
     return rows("output", {m}, spec_.hidden, stream_, norm);
-  }
-
-  void sample(const Operand& logits) {
-    KernelKey key{.type = KernelType::top_k};
-    key.n = spec_.vocab;
-    key.splits = vocabulary_splits(spec_.vocab);
-    key.warps = top_k_warps(spec_.vocab, key.splits);
-    const Operand partial = steps_.scratch(std::int64_t{2} * kMaxTopK * key.splits);
-    add("top_k", key,
-        {logits, StepList::token(), StepList::position(), StepList::sampling(), partial});
-    KernelKey last{.type = KernelType::sample};
-    last.splits = key.splits;
-    last.warps = sample_warps(key.splits);
-    add("sample", last, {partial, StepList::position(), StepList::sampling(), StepList::sampled()});
   }
 
   static Error not_eligible(Error error) {

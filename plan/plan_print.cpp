@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "lathe/codegen/format.h"
@@ -133,26 +132,26 @@ std::string Plan::to_text() const {
       fmt::format("{} {}: {} layers, hidden {}, ffn {}, {} heads of {} ({} KV), vocabulary {}\n",
                   spec.architecture, spec.name, spec.layers, spec.hidden, spec.ffn, spec.heads,
                   spec.head_dim, spec.kv_heads, spec.vocab);
-  auto out = std::back_inserter(text);
-  fmt::format_to(out, "context {}, KV cache {}\n\n", options.context, row(options.kv).name);
-  fmt::format_to(out, "{:>5}  {:<{}}  {:<{}}  {:>11}  operands\n", "step", "label", label_width,
-                 "kernel", key_width, "bytes");
+  text += fmt::format("context {}, KV cache {}\n\n", options.context, row(options.kv).name);
+  text += fmt::format("{:>5}  {:<{}}  {:<{}}  {:>11}  operands\n", "step", "label", label_width,
+                      "kernel", key_width, "bytes");
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Step& step = steps[i];
-    fmt::format_to(out, "{:>5}  {:<{}}  {:<{}}  {:>11}  {}\n", i, step_label(step), label_width,
-                   step.key.text(), key_width, operand_bytes(step), operands_text(*this, step));
+    text +=
+        fmt::format("{:>5}  {:<{}}  {:<{}}  {:>11}  {}\n", i, step_label(step), label_width,
+                    step.key.text(), key_width, operand_bytes(step), operands_text(*this, step));
   }
   const PlanCounts totals = counts();
-  fmt::format_to(out, "\n{} launches of {} kernels per token\n", totals.launches,
-                 totals.distinct_kernels);
-  fmt::format_to(out, "{} weight bytes read, {} KV bytes per position\n", totals.weight_bytes_read,
-                 totals.kv_bytes_per_position);
-  fmt::format_to(out, "{} activation bytes read, {} written\n", totals.activation_bytes_read,
-                 totals.activation_bytes_written);
-  fmt::format_to(out, "{} operations, and {} per visible position\n", totals.operations,
-                 totals.attention_operations_per_position);
-  fmt::format_to(out, "{} bytes of scratch, {} of KV cache\n", arena_bytes,
-                 2 * spec.layers * kv_bytes_per_layer());
+  text += fmt::format("\n{} launches of {} kernels per token\n", totals.launches,
+                      totals.distinct_kernels);
+  text += fmt::format("{} weight bytes read, {} KV bytes per position\n", totals.weight_bytes_read,
+                      totals.kv_bytes_per_position);
+  text += fmt::format("{} activation bytes read, {} written\n", totals.activation_bytes_read,
+                      totals.activation_bytes_written);
+  text += fmt::format("{} operations, and {} per visible position\n", totals.operations,
+                      totals.attention_operations_per_position);
+  text += fmt::format("{} bytes of scratch, {} of KV cache\n", arena_bytes,
+                      2 * spec.layers * kv_bytes_per_layer());
   return text;
 }
 

@@ -15,7 +15,6 @@ constexpr int kPositionsPerSplit = 64;
 constexpr int kValuesPerVocabularySplit = 1024;
 constexpr int kMaxVocabularySplits = 128;
 constexpr int kMaxSamplingWarps = 16;
-constexpr int kMaxStages = 8;
 
 int ceil_div(int a, int b) {
   return a / b + (a % b != 0 ? 1 : 0);

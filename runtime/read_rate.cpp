@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <string>
 
 #include "runtime/service_kernel.h"
@@ -30,13 +29,13 @@ std::string read_kernel(Target target) {
   target.ptx = std::max(target.ptx, 74);  // L1::no_allocate
   std::string loads;
   for (int i = 0; i < kLoads; ++i) {
-    fmt::format_to(std::back_inserter(loads),
-                   "  ld.global.nc.L1::no_allocate.v4.u32 {{%v{}, %v{}, %v{}, %v{}}}, [%at+{}];\n",
-                   4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3, i * kThreads * 16);
+    loads +=
+        fmt::format("  ld.global.nc.L1::no_allocate.v4.u32 {{%v{}, %v{}, %v{}, %v{}}}, [%at+{}];\n",
+                    4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3, i * kThreads * 16);
   }
   std::string fold = "  mov.u32 %sum, %v0;\n";
   for (int i = 1; i < 4 * kLoads; ++i) {
-    fmt::format_to(std::back_inserter(fold), "  xor.b32 %sum, %sum, %v{};\n", i);
+    fold += fmt::format("  xor.b32 %sum, %sum, %v{};\n", i);
   }
   return fmt::format(R"(.version {version}
 .target {target}

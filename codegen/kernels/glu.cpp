@@ -31,22 +31,22 @@ Cost cost(const KernelKey& key) {
   return {key.n * 8ll, key.n * 4ll, key.n * 20ll};
 }
 
-double activate(Activation activation, double x) {
-  if (activation == Activation::silu) return x / (1 + std::exp(-x));
-  const double inner = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
-  return 0.5 * x * (1 + std::tanh(inner));
-}
-
 void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {
   const auto* gate = static_cast<const float*>(arguments[0]);
   const auto* up = static_cast<const float*>(arguments[1]);
   auto* y = static_cast<float*>(arguments[2]);
   const auto [first, last] = share(key.n, part, parts);
   for (std::int64_t i = first; i < last; ++i)
-    y[i] = static_cast<float>(activate(key.activation, gate[i]) * up[i]);
+    y[i] = static_cast<float>(activated(gate[i], key.activation) * up[i]);
 }
 
 }  // namespace
+
+double activated(double x, Activation activation) {
+  if (activation == Activation::silu) return x / (1 + std::exp(-x));
+  const double inner = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+  return 0.5 * x * (1 + std::tanh(inner));
+}
 
 const KernelRow kGluRow = {
     KernelType::glu,

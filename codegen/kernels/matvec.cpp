@@ -140,12 +140,6 @@ double inverse_rms(std::span<const double> x, double epsilon) {
   return 1 / std::sqrt(squares / static_cast<double>(x.size()) + epsilon);
 }
 
-double activated(double v, Activation activation) {
-  if (activation == Activation::silu) return v / (1 + std::exp(-v));
-  constexpr double kRootTwoOverPi = 0.79788456080286535588;
-  return 0.5 * v * (1 + std::tanh(kRootTwoOverPi * (v + 0.044715 * v * v * v)));
-}
-
 void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {
   std::size_t next = 0;
   const auto floats = [&](bool there) {

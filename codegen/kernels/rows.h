@@ -97,6 +97,9 @@ inline double received(float value) {
   return static_cast<double>(std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & ~1u));
 }
 
+// What the oracles of gated kernels take for the activation of x: exact but for double precision.
+double activated(double x, Activation activation);
+
 inline const char* no_template(const KernelKey&) {
   return nullptr;
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <set>
 #include <string>
 #include <vector>
@@ -37,10 +38,12 @@ Bytes to_tiles(const TileShape& shape, const Bytes& blocks) {
   return tiles;
 }
 
-// As bits: NaN and the sign of zero count.
+// As bits, so that the sign of zero counts. All NaN are one: which operand's bits the sum of two
+// NaN has is the compiler's choice, and it chooses anew in every function.
 std::vector<std::uint32_t> bits_of(const std::vector<float>& values) {
   std::vector<std::uint32_t> out;
-  for (float value : values) out.push_back(std::bit_cast<std::uint32_t>(value));
+  for (float value : values)
+    out.push_back(std::isnan(value) ? 0x7fc00000u : std::bit_cast<std::uint32_t>(value));
   return out;
 }
 

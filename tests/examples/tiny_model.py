@@ -1,5 +1,7 @@
 """Writes GGUF files of a tiny llama with random weights, and says where their fields are."""
 
+import functools
+import math
 import random
 import struct
 
@@ -129,10 +131,9 @@ def tiny_model(with_tokenizer=True, changes=None, weight=None, matrices=F32):
     for name, shape in shapes.items():
         file.string(f"name {name}", name)
         file.field(f"{name}.dimensions", "<I", len(shape))
-        values = 1
         for index, size in enumerate(shape):
             file.field(f"{name}.size{index}", "<Q", size)
-            values *= size
+        values = math.prod(shape)
         quantized = matrices == Q8_0 and len(shape) > 1
         file.field(f"{name}.type", "<I", Q8_0 if quantized else F32)
         file.field(f"{name}.offset", "<Q", offset)
@@ -140,16 +141,17 @@ def tiny_model(with_tokenizer=True, changes=None, weight=None, matrices=F32):
         offset += size + -size % ALIGNMENT
     file.pad()
     file.marks["data"] = (len(file.data), "")
-    append_weights(file, shapes, weight, matrices)
+    file.data += weight_data(weight, matrices)
     return file
 
 
-def append_weights(file, shapes, weight, matrices):
+@functools.cache
+def weight_data(weight, matrices):
+    """All tensors one after the other, each padded. Made once: many files have the same."""
     generator = random.Random(1)
-    for name, shape in shapes.items():
-        values = 1
-        for size in shape:
-            values *= size
+    data = bytearray()
+    for name, shape in tensor_shapes(VOCABULARY).items():
+        values = math.prod(shape)
         if weight is not None:
             numbers = [weight] * values
         elif "norm" in name:
@@ -160,7 +162,8 @@ def append_weights(file, shapes, weight, matrices):
             for at in range(0, values, 32):
                 block = numbers[at:at + 32]
                 scale = max(map(abs, block)) / 127
-                file.data += struct.pack("<e32b", scale, *(round(x / scale) for x in block))
+                data += struct.pack("<e32b", scale, *(round(x / scale) for x in block))
         else:
-            file.data += struct.pack(f"<{values}f", *numbers)
-        file.pad()
+            data += struct.pack(f"<{values}f", *numbers)
+        data += bytes(-len(data) % ALIGNMENT)
+    return bytes(data)

@@ -29,8 +29,8 @@ enum class KernelType : std::uint8_t {
   attention,        // one query position against the KV cache; one partial result per split
   attention_merge,  // combines the splits
   glu,              // y = activation(gate) * up
-  argmax,           // greatest value and its index per split of n values
-  argmax_merge,     // greatest of the splits
+  argmax,           // greatest of n values and its index, per split; not in plans, for embedders
+  argmax_merge,     // index of the greatest over the splits, as argmax leaves them
   matvec,  // up to three matrices of tiles times one vector, with norm, bias, residual, GLU
   attend,  // norm and rotation of q and k, append to the KV cache and attention in one
   top_k,   // the 64 greatest logits after the repeat penalty, per split
@@ -43,6 +43,9 @@ enum class Activation : std::uint8_t { silu, gelu_tanh };
 
 // How weights lie in device memory: as the file's blocks, or as tiles (lathe/codegen/tile.h).
 enum class Layout : std::uint8_t { raw, tiles };
+
+// The most stages that plans and persistent kernels choose; a kernel takes up to 16.
+inline constexpr int kMaxStages = 8;
 
 struct KernelKey {
   KernelType type = KernelType::gemv;

@@ -1,0 +1,37 @@
+// Owns what is the same in every recipe.
+#include "plan/recipe.h"
+
+#include <fmt/format.h>
+
+#include "plan/tuning.h"
+
+namespace lathe {
+
+std::string tensor_name(int layer, std::string_view label, std::string_view kind) {
+  return layer < 0 ? fmt::format("{}.{}", label, kind)
+                   : fmt::format("blk.{}.{}.{}", layer, label, kind);
+}
+
+std::vector<Table> rope_tables(const ModelSpec& spec) {
+  std::vector<Table> tables;
+  for (const RopeSpec& rope : spec.ropes)
+    tables.push_back({fmt::format("rope{}", tables.size()), rope_table(rope, spec.head_dim)});
+  return tables;
+}
+
+void add_sampling(StepList& steps, int vocab, const Operand& logits) {
+  KernelKey key{.type = KernelType::top_k};
+  key.n = vocab;
+  key.splits = vocabulary_splits(vocab);
+  key.warps = top_k_warps(vocab, key.splits);
+  const Operand partial = steps.scratch(std::int64_t{2} * kMaxTopK * key.splits);
+  steps.add(-1, "top_k", key,
+            {logits, StepList::token(), StepList::position(), StepList::sampling(), partial});
+  KernelKey sample{.type = KernelType::sample};
+  sample.splits = key.splits;
+  sample.warps = sample_warps(key.splits);
+  steps.add(-1, "sample", sample,
+            {partial, StepList::position(), StepList::sampling(), StepList::sampled()});
+}
+
+}  // namespace lathe
