@@ -13,8 +13,8 @@ namespace {
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(in_range("blocks", key.blocks, 1, 1024));
   LATHE_TRY(in_range("stages", key.stages, 1, 16));
-  if (key.warps != 4 && key.warps != 8 && key.warps != dev::kPhaseWarps)
-    return invalid("warps is {}; it must be 4, 8 or 16", key.warps);
+  if (key.warps % 4 != 0 || key.warps < 4 || key.warps > dev::kPhaseWarps)
+    return invalid("warps is {}; it must be 4, 8, 12 or 16", key.warps);
   LATHE_TRY(in_range("k", key.k, 32, 1 << 17));
   LATHE_TRY(in_range("n", key.n, 1, 1 << 30));
   LATHE_TRY(in_range("n_b", key.n_b, 0, 1 << 30));

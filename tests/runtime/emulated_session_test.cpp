@@ -89,6 +89,14 @@ TEST(EmulatedSession, MegaIsGraphInEveryMix) {
   model.ffn = 2560;  // more tile columns than warps
   expect_same(model, 13);
   expect_same(fusible(tiny_llama(), Format::q4_1), 5, Format::f32);
+  model = fusible(tiny_llama(), Format::q4_1);
+  model.layers = 1;
+  model.hidden = 576;  // three tile columns: four groups of three warps
+  model.heads = 9;
+  model.kv_heads = 3;
+  model.head_dim = model.rotary = 64;
+  model.ffn = 768;
+  expect_same(model, 4);
   expect_same(fusible(tiny_qwen3(), Format::q5_0), 4, Format::q8_0);
 }
 
