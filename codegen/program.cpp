@@ -161,8 +161,9 @@ Result<std::string> cuda_source(const Program& program) {
       "extern \"C\" __global__ void __launch_bounds__({}, 1)\n"
       "{}(const StepRecord* steps, const StreamEntry* entries, TokenControl* control,\n"
       "    PersistentState* state, u64* candidates, i32* history, i32* recent,\n"
-      "    int tokens, int chooses) {{\n"
-      "  run_persistent<Phases>({{steps, entries, control, state, candidates, history, recent}},\n"
+      "    const StopTokens* stops, int tokens, int chooses) {{\n"
+      "  run_persistent<Phases>({{steps, entries, control, state, candidates, history, recent,\n"
+      "                          stops}},\n"
       "                         {{{}, {}, {}, {}, {}, {}, {}, {}}}, tokens, chooses);\n"
       "}}\n",
       tiles ? "embed_tiles" : "embed", features(program), common_subs(program),

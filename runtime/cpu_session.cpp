@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
@@ -87,18 +88,27 @@ class CpuSession final : public SessionBase {
     tokens_[std::size_t(length_)] = token;
     ++length_;
     stepped_ = true;
+    ended_early_ = false;
     return {};
   }
 
-  Result<void> generate(std::int32_t token, std::span<std::int32_t> tokens) override {
-    if (tokens.empty()) return {};
+  Result<int> generate_until(std::int32_t token, std::span<std::int32_t> tokens,
+                             std::span<const std::int32_t> stops,
+                             const std::function<void(std::int32_t)>& each) override {
+    LATHE_TRY(check_stops(stops));
+    if (tokens.empty()) return 0;
     LATHE_TRY(check_step(token, std::int64_t(tokens.size())));
+    int count = 0;
     for (std::int32_t& sampled : tokens) {
       LATHE_TRY(step(token));
       sampled = control_.sampled;
       token = control_.token;  // 0 in place of -1, which is no token
+      ++count;
+      if (each) each(sampled);
+      if (std::ranges::find(stops, sampled) != stops.end()) break;
     }
-    return {};
+    ended_early_ = count < int(tokens.size());
+    return count;
   }
 
   Result<std::int32_t> sampled() override {
@@ -107,7 +117,7 @@ class CpuSession final : public SessionBase {
   }
 
   Result<std::span<const float>> logits() override {
-    LATHE_TRY(check_stepped());
+    LATHE_TRY(check_logits());
     const std::byte* at = scratch_.data() + plan_.logits.offset;
     return std::span(reinterpret_cast<const float*>(at), std::size_t(plan_.spec.vocab));
   }

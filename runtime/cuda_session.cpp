@@ -2,11 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <cstring>
+#include <functional>
+#include <limits>
 #include <map>
 #include <optional>
+#include <thread>
 
 #include "codegen/kernels/matvec.h"
 #include "lathe/codegen/kernel_table.h"
@@ -21,6 +24,10 @@ namespace {
 
 // Token and position travel as one 64-bit value.
 static_assert(offsetof(ControlBlock, token) == 0 && offsetof(ControlBlock, position) == 4);
+
+// In place of a token that the device has not chosen yet.
+constexpr std::int32_t kNotYet = std::numeric_limits<std::int32_t>::min();
+constexpr std::chrono::microseconds kBetweenLooks{20};
 
 class Stopwatch {
  public:
@@ -97,7 +104,7 @@ class CudaSession final : public SessionBase {
         return s.kernel->info.key.type == KernelType::top_k;
       });
       LATHE_ASSIGN(executor_, mega_executor(*device_, plan_, *bound_, memory_->addresses(),
-                                            history_.get(), {tail, steps.end()}, stream_));
+                                            history(), {tail, steps.end()}, stream_));
     } else if (kind_ == ExecutorKind::graph) {
       std::vector<std::vector<int>> dependencies = step_dependencies(plan_);
       dependencies.push_back(unawaited(dependencies));  // of the step that ends the token
@@ -123,36 +130,52 @@ class CudaSession final : public SessionBase {
     tokens_[std::size_t(length_)] = token;
     ++length_;
     stepped_ = true;
+    ended_early_ = false;
     return {};
   }
 
   // No word from the host between the tokens: each step's end prepares the next.
-  Result<void> generate(std::int32_t token, std::span<std::int32_t> tokens) override {
-    if (tokens.empty()) return {};
+  Result<int> generate_until(std::int32_t token, std::span<std::int32_t> tokens,
+                             std::span<const std::int32_t> stops,
+                             const std::function<void(std::int32_t)>& each) override {
+    LATHE_TRY(check_stops(stops));
+    if (tokens.empty()) return 0;
     LATHE_TRY(check_step(token, std::int64_t(tokens.size())));
     LATHE_ASSIGN(ContextScope scope, context().enter());
     LATHE_TRY(check_not_capturing());
     LATHE_TRY(write_control(token));
-    const CUdeviceptr first = history_.get() + CUdeviceptr(length_) * sizeof(std::int32_t);
+    LATHE_TRY(write_stops(stops));
+    const std::span history = std::span(history_of_host(), std::size_t(plan_.options.context))
+                                  .subspan(std::size_t(length_), tokens.size());
+    std::ranges::fill(history, kNotYet);
     LATHE_TRY(executor_->launch(stream_, int(tokens.size())));
-    length_ += int(tokens.size());
     stepped_ = true;
-    LATHE_TRY(fetch(host_history_, first, std::int64_t(tokens.size_bytes())));
-    std::memcpy(tokens.data(), host_history_.get(), tokens.size_bytes());
-    for (std::size_t i = tokens.size(); i-- > 0;)
-      tokens_[std::size_t(length_) - tokens.size() + i] =
-          i == 0 ? token : std::max(tokens[i - 1], 0);
-    return {};
+    int told = 0;
+    if (each) told = tell(history, stops, each);
+    LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
+    LATHE_TRY(executor_->check());
+    std::ranges::copy(history, tokens.begin());
+    const int count = count_until(tokens, stops);
+    if (each)
+      for (; told < count; ++told) each(tokens[std::size_t(told)]);
+    for (int i = 0; i < count; ++i)
+      tokens_[std::size_t(length_ + i)] = i == 0 ? token : std::max(tokens[std::size_t(i) - 1], 0);
+    length_ += count;
+    ended_early_ = count < int(tokens.size());
+    // What was decoded beyond the stop token is forgotten.
+    if (ended_early_) LATHE_TRY(rollback(length_));
+    return count;
   }
 
   Result<std::int32_t> sampled() override {
     LATHE_TRY(check_stepped());
+    if (ended_early_) return std::max(history_of_host()[length_ - 1], -1);
     LATHE_TRY(fetch(host_control_, memory_->addresses().control, sizeof(ControlBlock)));
     return static_cast<const ControlBlock*>(host_control_.get())->sampled;
   }
 
   Result<std::span<const float>> logits() override {
-    LATHE_TRY(check_stepped());
+    LATHE_TRY(check_logits());
     const std::uint64_t from = memory_->addresses().scratch + std::uint64_t(plan_.logits.offset);
     LATHE_TRY(fetch(host_logits_, from, plan_.logits.bytes));
     return std::span(static_cast<const float*>(host_logits_.get()), std::size_t(plan_.spec.vocab));
@@ -195,6 +218,45 @@ class CudaSession final : public SessionBase {
     return {};
   }
 
+  // Only when they are others than before.
+  Result<void> write_stops(std::span<const std::int32_t> stops) {
+    ControlBlock control;
+    control.stop_count = int(stops.size());
+    std::ranges::copy(stops, control.stops);
+    if (control.stop_count == stops_.stop_count && std::ranges::equal(control.stops, stops_.stops))
+      return {};
+    constexpr std::size_t first = offsetof(ControlBlock, stop_count);
+    LATHE_DRIVER_CALL(driver(), cuMemcpyHtoDAsync, memory_->addresses().control + first,
+                      reinterpret_cast<const std::byte*>(&control) + first,
+                      sizeof(ControlBlock) - first, stream_);
+    stops_ = control;
+    return {};
+  }
+
+  // Calls `each` with the tokens as they arrive, until the last of them or a stop token has, or
+  // the stream has nothing left to do. Returns how many calls that were.
+  int tell(std::span<std::int32_t> history, std::span<const std::int32_t> stops,
+           const std::function<void(std::int32_t)>& each) const {
+    int told = 0;
+    for (const std::int32_t& place : history) {
+      const std::atomic_ref<std::int32_t> arriving(const_cast<std::int32_t&>(place));
+      std::int32_t token = arriving.load(std::memory_order_acquire);
+      while (token == kNotYet) {
+        const bool busy = driver().cuStreamQuery(stream_) == CUDA_ERROR_NOT_READY;
+        token = arriving.load(std::memory_order_acquire);
+        if (!busy && token == kNotYet) return told;
+        if (token == kNotYet) std::this_thread::sleep_for(kBetweenLooks);
+      }
+      each(token);
+      ++told;
+      if (std::ranges::find(stops, token) != stops.end()) break;
+    }
+    return told;
+  }
+
+  CUdeviceptr history() const { return reinterpret_cast<CUdeviceptr>(history_.get()); }
+  std::int32_t* history_of_host() const { return static_cast<std::int32_t*>(history_.get()); }
+
   // From pageable memory: see write_control().
   Result<void> write_sampling(const SamplingState& state, std::size_t offset,
                               std::size_t bytes) override {
@@ -219,12 +281,11 @@ class CudaSession final : public SessionBase {
 
   Result<void> prepare_advance() {
     const std::int64_t bytes = std::int64_t{plan_.options.context} * sizeof(std::int32_t);
-    LATHE_ASSIGN(history_, allocate_device(context(), bytes, "token history"));
-    LATHE_ASSIGN(host_history_, allocate_pinned(context(), bytes));
+    LATHE_ASSIGN(history_, allocate_pinned(context(), bytes));
     LATHE_ASSIGN(ServiceKernel advance, load_advance_kernel(*device_));
     advance_.emplace(std::move(advance));
     advance_arguments_[0] = memory_->addresses().control;
-    advance_arguments_[1] = history_.get();
+    advance_arguments_[1] = history();
     for (std::size_t i = 0; i < 2; ++i) advance_parameters_[i] = &advance_arguments_[i];
     return {};
   }
@@ -254,11 +315,13 @@ class CudaSession final : public SessionBase {
   std::optional<ServiceKernel> advance_;
   CUdeviceptr advance_arguments_[2] = {};
   void* advance_parameters_[2] = {};
-  DeviceBuffer history_;  // the token sampled at each position
+  // The token sampled at each position. Kernels write it into the host's memory, at whose address
+  // they see it too, for unified addressing is what every 64-bit Linux has.
+  PinnedBuffer history_;
   std::unique_ptr<Executor> executor_;
   PinnedBuffer host_control_;
   PinnedBuffer host_logits_;
-  PinnedBuffer host_history_;
+  ControlBlock stops_;  // those that the device knows
   bool writes_values_ = false;
   double read_rate_ = 0;
 };

@@ -39,6 +39,7 @@ namespace lathe {
   X(cuStreamCreate)                              \
   X(cuStreamDestroy)                             \
   X(cuStreamSynchronize)                         \
+  X(cuStreamQuery)                               \
   X(cuStreamIsCapturing)                         \
   X(cuStreamWriteValue64)                        \
   X(cuEventCreate)                               \

@@ -20,6 +20,9 @@ namespace {
 static_assert(offsetof(ControlBlock, token) == offsetof(dev::TokenControl, token) &&
               offsetof(ControlBlock, position) == offsetof(dev::TokenControl, position) &&
               offsetof(ControlBlock, sampled) == offsetof(dev::TokenControl, sampled));
+static_assert(ControlBlock::kMaxStops == dev::kMaxStops &&
+              offsetof(ControlBlock, stops) - offsetof(ControlBlock, stop_count) ==
+                  offsetof(dev::StopTokens, ids));
 
 template <class T>
 T* pointer(std::uint64_t address) {
@@ -212,10 +215,11 @@ class MegaExecutor final : public Executor {
         state_.get(),
         candidates_.get(),
         history,
-        addresses.control + offsetof(ControlBlock, sampling) + offsetof(SamplingState, recent)};
+        addresses.control + offsetof(ControlBlock, sampling) + offsetof(SamplingState, recent),
+        addresses.control + offsetof(ControlBlock, stop_count)};
     for (std::size_t i = 0; i < pointers_.size(); ++i) parameters_[i] = &pointers_[i];
-    parameters_[7] = &tokens_;
-    parameters_[8] = &chooses_;
+    parameters_[pointers_.size()] = &tokens_;
+    parameters_[pointers_.size() + 1] = &chooses_;
     return {};
   }
 
@@ -286,8 +290,8 @@ class MegaExecutor final : public Executor {
   PinnedBuffer host_state_;
   std::vector<PreparedStep> tail_;
   CUstream stream_ = nullptr;
-  std::array<CUdeviceptr, 7> pointers_ = {};
-  std::array<void*, 9> parameters_ = {};
+  std::array<CUdeviceptr, 8> pointers_ = {};
+  std::array<void*, 10> parameters_ = {};
   int tokens_ = 0;
   int chooses_ = 1;
   bool greedy_ = true;

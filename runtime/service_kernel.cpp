@@ -28,7 +28,7 @@ constexpr const char* kAdvance = R"(.version {version}
   st.global.s32 [%recent+{recent}], %token;
   mul.wide.s32 %offset, %position, 4;
   add.u64 %history, %history, %offset;
-  st.global.s32 [%history], %sampled;
+  st.relaxed.sys.global.u32 [%history], %sampled;
   // -1, for logits that are all NaN, is no token: the host will see it in the history.
   max.s32 %sampled, %sampled, 0;
   add.s32 %position, %position, 1;

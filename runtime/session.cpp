@@ -77,6 +77,40 @@ Result<void> SessionBase::set_sampling(const Sampling& sampling) {
   return write_sampling(sampling_state(sampling), 0, offsetof(SamplingState, recent));
 }
 
+Result<void> SessionBase::check_logits() const {
+  LATHE_TRY(check_stepped());
+  if (!ended_early_) return {};
+  return Error{Code::invalid_argument,
+               "There are no logits: the last run of tokens ended at a stop token.",
+               {}};
+}
+
+Result<void> SessionBase::check_stops(std::span<const std::int32_t> stops) const {
+  if (stops.size() > ControlBlock::kMaxStops)
+    return Error{Code::invalid_argument,
+                 fmt::format("{} stop tokens are too many: at most {}.", stops.size(),
+                             ControlBlock::kMaxStops),
+                 {}};
+  for (const std::int32_t id : stops)
+    if (id < 0 || id >= plan_.spec.vocab)
+      return Error{
+          Code::out_of_range,
+          fmt::format("Stop token {} is not in the vocabulary of {}.", id, plan_.spec.vocab),
+          {}};
+  return {};
+}
+
+int SessionBase::count_until(std::span<const std::int32_t> tokens,
+                             std::span<const std::int32_t> stops) {
+  const auto found = std::ranges::find_first_of(tokens, stops);
+  return static_cast<int>(found - tokens.begin()) + (found == tokens.end() ? 0 : 1);
+}
+
+Result<void> Session::generate(std::int32_t token, std::span<std::int32_t> tokens) {
+  LATHE_TRY(generate_until(token, tokens, {}, {}));
+  return {};
+}
+
 Result<void> SessionBase::rollback(int length) {
   if (length < 0 || length > length_) {
     return Error{Code::out_of_range,

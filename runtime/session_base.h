@@ -27,6 +27,11 @@ class SessionBase : public Session {
   Result<void> check_step(std::int32_t token, std::int64_t count = 1) const;
   // Ok when a step has run since the session was opened.
   Result<void> check_stepped() const;
+  // The same, and its logits are still there.
+  Result<void> check_logits() const;
+  Result<void> check_stops(std::span<const std::int32_t> stops) const;
+  // How many of the tokens there are, up to the first stop token.
+  static int count_until(std::span<const std::int32_t> tokens, std::span<const std::int32_t> stops);
   // Writes so many bytes of the control block's sampling state from `offset` on, after the steps
   // that have been taken.
   virtual Result<void> write_sampling(const SamplingState& state, std::size_t offset,
@@ -38,6 +43,7 @@ class SessionBase : public Session {
   std::vector<std::int32_t> tokens_;  // by position: what rollback() makes recent again
   int length_ = 0;
   bool stepped_ = false;
+  bool ended_early_ = false;  // by a stop token: what was last decoded is not the last token
 };
 
 Result<std::unique_ptr<Session>> open_cpu_session(std::shared_ptr<const GgufFile> file, Plan plan,

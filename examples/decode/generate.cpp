@@ -55,7 +55,10 @@ class Generator {
     out_.prompt_seconds = take_seconds();
     LATHE_TRY(hash_logits());
     while (!ends(id)) {
-      LATHE_TRY(options_.on_token(id));
+      if (shown_ > 0)
+        --shown_;
+      else
+        LATHE_TRY(options_.on_token(id));
       out_.ids.push_back(id);
       if (ends_after_token()) break;
       LATHE_ASSIGN(id, feed(id));
@@ -82,8 +85,18 @@ class Generator {
       count = std::min(count, options_.max_tokens - static_cast<int>(out_.ids.size()));
     for (int i = 1; i <= count; ++i) count_step(session_.length() + i);
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
-    LATHE_TRY(session_.generate(id, tokens));
-    ready_.assign(tokens.begin(), tokens.end());
+    // Shown as they come, while the device goes on.
+    Result<void> shown = {};
+    bool ended = false;
+    const auto show = [&](std::int32_t token) {
+      ended = ended || !shown || token < 0 || options_.is_stop(token);
+      if (ended) return;
+      shown = options_.on_token(token);
+      ++shown_;
+    };
+    LATHE_ASSIGN(const int chosen, session_.generate_until(id, tokens, options_.stops, show));
+    LATHE_TRY(shown);
+    ready_.assign(tokens.begin(), tokens.begin() + chosen);
     return {};
   }
 
@@ -148,6 +161,7 @@ class Generator {
   LogitsRecord& record_;
   const std::int64_t weight_bytes_;
   std::deque<std::int32_t> ready_;  // run ahead, and not yet part of the answer
+  int shown_ = 0;                   // of those, the first so many have been
   Clock::time_point start_;
   Clock::duration uncounted_{};
   Generation out_;

@@ -20,6 +20,7 @@ struct GenerateOptions {
   Sampling sampling;
   int ahead = 1;  // tokens to choose without the host; more than 1 leaves no logits to record
   std::function<bool(std::int32_t)> is_stop;
+  std::vector<std::int32_t> stops;  // of them, those at which the device can end by itself
   std::function<Result<void>(std::int32_t)> on_token;  // not called for a stop token
   std::function<bool()> interrupted;
   Progress progress;

@@ -118,8 +118,8 @@ void add_execution_options(CLI::App& app, Options& options, Names& names) {
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
   app.add_option("--ahead", options.ahead,
-                 "Tokens that a GPU chooses without the host in between: faster, but text comes\n"
-                 "in lots, and there is no hash of the logits (default 1)")
+                 "Tokens that a GPU chooses without the host in between: faster, but there is no\n"
+                 "hash of the logits (default 1)")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
   CLI::Option* no_cache =

@@ -42,6 +42,11 @@ LATHE_DEVICE void store_relaxed(u32* p, u32 v) {
 LATHE_DEVICE void store_relaxed(u64* p, u64 v) {
   asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
+// A store that the host sees while the kernel runs.
+LATHE_DEVICE void store_to_host(i32* p, i32 v) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
 // Between one look at such a value and the next.
 LATHE_DEVICE void poll_pause() {}
 

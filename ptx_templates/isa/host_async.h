@@ -28,6 +28,9 @@ LATHE_DEVICE void store_relaxed(u32* p, u32 v) {
 LATHE_DEVICE void store_relaxed(u64* p, u64 v) {
   *p = v;
 }
+LATHE_DEVICE void store_to_host(i32* p, i32 v) {
+  *p = v;
+}
 LATHE_DEVICE void poll_pause() {
   emulation::pause_for_memory();
 }

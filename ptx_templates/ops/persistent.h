@@ -23,8 +23,9 @@ struct PersistentOperands {
   TokenControl* control;
   PersistentState* state;
   u64* candidates;  // one for each block
-  i32* history;     // the token sampled at each position
+  i32* history;     // the token sampled at each position, in the host's memory
   i32* recent;      // the last kRecentTokens tokens, by position
+  const StopTokens* stops;
 };
 
 struct PersistentShape {
@@ -86,9 +87,16 @@ LATHE_DEVICE i32 choose(Phase& phase, TokenState& state, u64* candidates) {
   return ranked_id(rank);
 }
 
-// Decodes `tokens` tokens, each the one that the one before chose; without `chooses` one token, and
-// what follows it is chosen by others. `Phases` has the program's
-// attend() and embed(), and as constants the features of its matrix-vector phases.
+LATHE_DEVICE bool is_stop(const StopTokens& stops, i32 id) {
+  LATHE_UNROLL(1)
+  for (int i = 0; i < stops.count; ++i)
+    if (stops.ids[i] == id) return true;
+  return false;
+}
+
+// Decodes `tokens` tokens, each the one that the one before chose, or fewer when one of them is a
+// stop token; without `chooses` one token, and what follows it is chosen by others. `Phases` has
+// the program's attend() and embed(), and as constants the features of its matrix-vector phases.
 template <class Phases>
 LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentShape& shape,
                                  int tokens, int chooses) {
@@ -125,9 +133,9 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
   block_barrier();
   open_stream(phase.stream, shared, entries, shape.entries, tokens, shape.slots, shape.slot_bytes,
               shape.warps);
-  int number = 0;
+  int number = 0, t = 0;
   LATHE_UNROLL(1)
-  for (int t = 0; t < tokens; ++t) {
+  for (bool goes_on = true; goes_on && t < tokens; ++t) {
     phase.exchange = {1, (epoch + static_cast<u32>(t)) & 1u, &o.state->fault};
     LATHE_UNROLL(1)
     for (int i = 0; i < shape.steps; ++i, ++number) {
@@ -150,17 +158,18 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
         block_barrier();
       }
     }
-    if (!chooses) break;
+    if (!chooses) continue;  // there is no other
     const i32 sampled = choose(phase, token, o.candidates);
     if (thread_index() == 0) {
       if (phase.block == 0) {
-        o.history[token.position] = sampled;
+        store_to_host(o.history + token.position, sampled);
         o.recent[token.position % kRecentTokens] = token.token;
         o.control->sampled = sampled;
       }
       token.token = max_int(sampled, 0);
       ++token.position;
     }
+    goes_on = !is_stop(*o.stops, sampled);
     block_barrier();
   }
   close_stream(phase.stream, shape.slots);
@@ -169,7 +178,7 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
       o.control->token = token.token;
       o.control->position = token.position;
     }
-    o.state->epoch = epoch + static_cast<u32>(tokens);
+    o.state->epoch = epoch + static_cast<u32>(t);
   }
 }
 

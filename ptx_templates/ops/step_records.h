@@ -143,4 +143,10 @@ struct TokenControl {
   i32 token, position, sampled;
 };
 
+// Ids that end a launch, as the host knows them.
+enum : int { kMaxStops = 8 };
+struct StopTokens {
+  i32 count, ids[kMaxStops];
+};
+
 }  // namespace lathe::dev

@@ -141,9 +141,10 @@ Result<void> emulate_persistent(const std::string& text, std::span<void* const> 
                                             pointer<dev::PersistentState>(parameters[3]),
                                             pointer<dev::u64>(parameters[4]),
                                             pointer<dev::i32>(parameters[5]),
-                                            pointer<dev::i32>(parameters[6])};
-  const int tokens = *static_cast<const int*>(parameters[7]);
-  const int chooses = *static_cast<const int*>(parameters[8]);
+                                            pointer<dev::i32>(parameters[6]),
+                                            pointer<const dev::StopTokens>(parameters[7])};
+  const int tokens = *static_cast<const int*>(parameters[8]);
+  const int chooses = *static_cast<const int*>(parameters[9]);
   running = &program;
   Result<void> ran = launch_together(
       "the persistent kernel", program.geometry(),

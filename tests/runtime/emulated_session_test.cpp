@@ -2,6 +2,7 @@
 // sessions on the fake driver, whose kernels here are the device code itself, emulated.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <string>
 #include <vector>
@@ -98,6 +99,57 @@ TEST(EmulatedSession, MegaIsGraphInEveryMix) {
   model.ffn = 768;
   expect_same(model, 4);
   expect_same(fusible(tiny_qwen3(), Format::q5_0), 4, Format::q8_0);
+}
+
+// Where the device stops, and what comes after is what comes after so many tokens without a stop.
+TEST(EmulatedSession, StopTokensEndARun) {
+  for (const ExecutorKind executor :
+       {ExecutorKind::mega, ExecutorKind::graph, ExecutorKind::eager, ExecutorKind::cpu}) {
+    SCOPED_TRACE(executor_name(executor));
+    FakeDriver fake(emulated(3, fresh_seed()));
+    SessionOptions options;
+    options.executor = executor;
+    options.plan.context = 32;
+    options.plan.fusion = Fusion::full;
+    options.disk_cache = false;
+    const auto session = open_session(make_model(fusible(tiny_llama())), options, fake.platform());
+    ASSERT_TRUE(session) << session.error().text();
+    std::vector<std::int32_t> all(9), some(9), told;
+    ASSERT_TRUE((*session)->generate(5, all));
+    ASSERT_TRUE((*session)->rollback(0));
+    const std::int32_t stop = all[3];
+    const auto expected = std::ranges::find(all, stop) - all.begin() + 1;
+    const auto count = (*session)->generate_until(5, some, std::vector{stop, 79},
+                                                  [&](std::int32_t id) { told.push_back(id); });
+    ASSERT_TRUE(count) << count.error().text();
+    EXPECT_EQ(*count, expected);
+    some.resize(static_cast<std::size_t>(*count));
+    EXPECT_EQ(some, std::vector(all.begin(), all.begin() + *count));
+    EXPECT_EQ(told, some);
+    EXPECT_EQ((*session)->length(), *count);
+    EXPECT_EQ((*session)->sampled().value(), stop);
+    EXPECT_FALSE((*session)->logits());
+    std::vector<std::int32_t> rest(all.size() - some.size());
+    ASSERT_TRUE((*session)->generate(stop, rest));
+    EXPECT_EQ(rest, std::vector(all.begin() + *count, all.end()));
+    EXPECT_TRUE((*session)->logits());
+  }
+}
+
+TEST(EmulatedSession, StopTokensAreChecked) {
+  FakeDriver fake(emulated(3, 1));
+  SessionOptions options;
+  options.disk_cache = false;
+  const auto session = open_session(make_model(fusible(tiny_llama())), options, fake.platform());
+  ASSERT_TRUE(session) << session.error().text();
+  std::vector<std::int32_t> tokens(2);
+  const auto unknown = (*session)->generate_until(5, tokens, std::vector{80}, {});
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().message, "Stop token 80 is not in the vocabulary of 80.");
+  const auto many = (*session)->generate_until(5, tokens, std::vector<std::int32_t>(9), {});
+  ASSERT_FALSE(many);
+  EXPECT_EQ(many.error().message, "9 stop tokens are too many: at most 8.");
+  EXPECT_EQ((*session)->length(), 0);
 }
 
 }  // namespace

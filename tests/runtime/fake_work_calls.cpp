@@ -35,6 +35,11 @@ CUresult fake_capturing(CUstream stream, CUstreamCaptureStatus* status) {
       stream_of(stream).capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
+CUresult fake_stream_query(CUstream stream) {
+  const CUresult status = enter("cuStreamQuery");
+  drain(stream_of(stream));
+  return status;
+}
 CUresult fake_write_value(CUstream stream, CUdeviceptr to, cuuint64_t value, unsigned) {
   FAKE_ENTER("cuStreamWriteValue64");
   check_range(to, sizeof value, "cuStreamWriteValue64");
@@ -150,11 +155,11 @@ CUresult fake_cooperative_launch(CUfunction function, unsigned blocks, unsigned,
   launch.blocks = blocks;
   launch.threads = threads;
   launch.shared_bytes = shared_bytes;
-  launch.pointers.resize(7);
-  for (std::size_t i = 0; i < 7; ++i)
+  launch.pointers.resize(8);
+  for (std::size_t i = 0; i < 8; ++i)
     launch.pointers[i] = *static_cast<std::uint64_t*>(parameters[i]);
-  launch.tokens = *static_cast<int*>(parameters[7]);
-  launch.chooses = *static_cast<int*>(parameters[8]);
+  launch.tokens = *static_cast<int*>(parameters[8]);
+  launch.chooses = *static_cast<int*>(parameters[9]);
   if (options.execute && options.run_persistent) {
     stream_of(stream).queue.push_back([copy = launch, &library]() mutable {
       std::vector<void*> arguments;
@@ -273,6 +278,7 @@ void fill_work_calls(Driver& table) {
   table.cuStreamCreate = fake_stream_create;
   table.cuStreamDestroy = fake_stream_destroy;
   table.cuStreamSynchronize = fake_stream_synchronize;
+  table.cuStreamQuery = fake_stream_query;
   table.cuStreamIsCapturing = fake_capturing;
   table.cuStreamWriteValue64 = fake_write_value;
   table.cuEventCreate = fake_event_create;

@@ -36,6 +36,13 @@ class Tokenizer {
 
   // Whether the model says by this token that it has finished.
   bool is_stop(int32_t id) const { return stops_.contains(id); }
+  // At most so many of those tokens.
+  std::vector<int32_t> stops(std::size_t most) const {
+    std::vector<int32_t> ids;
+    for (auto it = stops_.begin(); it != stops_.end() && ids.size() < most; ++it)
+      ids.push_back(*it);
+    return ids;
+  }
 
   // The id of the token with exactly this text; -1 if there is none.
   int32_t find(std::string_view token) const { return table_.find(token); }

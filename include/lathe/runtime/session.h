@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -80,7 +81,15 @@ class Session {
   // Decodes `token` and then, each time, the token that was chosen: tokens[i] is what sampled()
   // would say after step i. Faster than steps, for the device does not wait for the host in
   // between. Waits for the end. A -1 (see sampled) makes what follows it meaningless.
-  virtual Result<void> generate(std::int32_t token, std::span<std::int32_t> tokens) = 0;
+  Result<void> generate(std::int32_t token, std::span<std::int32_t> tokens);
+  // The same until one of `stops` was chosen, at most 8 ids, which is then the last token: returns
+  // how many there are. The mega executor ends there; the others may decode some more, which is
+  // forgotten. `each`, if given, is called with every token as soon as the device has chosen it, on
+  // the calling thread, while later ones are being decoded. After an early end there are no
+  // logits() until the next step.
+  virtual Result<int> generate_until(std::int32_t token, std::span<std::int32_t> tokens,
+                                     std::span<const std::int32_t> stops,
+                                     const std::function<void(std::int32_t)>& each) = 0;
   // Waits for the last step. The token chosen after it: the greatest logit's id (ties to the lower
   // id, NaN never wins), or what set_sampling() says; -1 when every logit is NaN.
   virtual Result<std::int32_t> sampled() = 0;
