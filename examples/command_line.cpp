@@ -1,19 +1,19 @@
-// Owns the parsing and the messages that are the same in all programs.
+// Owns the messages that are the same in all programs.
 #include "examples/command_line.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
-#include <limits>
-#include <memory>
 
 namespace lathe::command_line {
 
 namespace {
+
+volatile std::sig_atomic_t was_interrupted = 0;
 
 // A log of many lines is set off from its name, so that it reads as it was written.
 std::string detail_text(const Detail& detail) {
@@ -23,25 +23,6 @@ std::string detail_text(const Detail& detail) {
   std::string text = fmt::format("  {}:\n    ", detail.name);
   for (char c : value) text += c == '\n' ? std::string("\n    ") : std::string(1, c);
   return text + "\n";
-}
-
-// Help that shows what an option takes and leaves limits and exclusions to the error that names
-// them.
-class Help : public CLI::Formatter {
- public:
-  std::string make_option_opts(const CLI::Option* option) const override {
-    const std::string type = option->get_type_name();
-    std::string text = option->get_type_size() == 0 ? "" : " " + type.substr(0, type.find(':'));
-    if (option->get_required()) text += " (required)";
-    return text;
-  }
-};
-
-// The place the build found, unless the program was copied to a machine without it.
-std::string default_nvrtc() {
-  std::error_code ignored;
-  const std::string path = LATHE_NVRTC_DEFAULT;
-  return std::filesystem::exists(path, ignored) ? path : "";
 }
 
 }  // namespace
@@ -56,6 +37,17 @@ void open_standard_streams() {
     // open() takes the lowest number that is free: this one.
     if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) ::open("/dev/null", O_RDWR);
   }
+}
+
+void note_interrupt() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { was_interrupted = 1; };
+  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  ::sigaction(SIGINT, &action, nullptr);
+}
+
+bool interrupted() {
+  return was_interrupted != 0;
 }
 
 Result<void> print(std::string_view text) {
@@ -76,76 +68,6 @@ void print_error(std::string_view program, const Error& error) {
 
 void print_usage_error(std::string_view program, std::string_view message) {
   say(fmt::format("{}: {}\nTry '{} --help'.\n", program, message, program));
-}
-
-std::optional<int> parse(CLI::App& app, int argc, const char* const* argv) {
-  const auto help = std::make_shared<Help>();
-  help->column_width(26);
-  app.formatter(help);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
-    print_usage_error(app.get_name(), error.what());
-    return kUsage;
-  }
-  return std::nullopt;
-}
-
-void add_route_option(CLI::App& app, std::vector<Route>& routes) {
-  std::string order;
-  for (Route route : default_routes())
-    order += fmt::format("{}{}", order.empty() ? "" : ",", route_name(route));
-  app.add_option_function<std::vector<std::string>>(
-         "--route",
-         [&routes](const std::vector<std::string>& names) {
-           for (const std::string& name : names)
-             routes.push_back(value_or_usage_error("--route", route_by_name(name)));
-         },
-         "Ways to PTX in order of preference: nvrtc, llvm, text (default " + order + ")")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("ROUTE,...");
-}
-
-void add_compiler_options(CLI::App& app, CompilerPaths& paths) {
-  paths.nvrtc = default_nvrtc();
-  app.add_option("--nvrtc", paths.nvrtc,
-                 "NVRTC (default: LATHE_NVRTC, what the build found, libnvrtc.so.13 or .12)")
-      ->envname("LATHE_NVRTC")
-      ->type_name("FILE");
-  app.add_option("--llvm", paths.llvm,
-                 "LLVM plugin (default: LATHE_LLVM, liblathe_llvm.so beside this program)")
-      ->envname("LATHE_LLVM")
-      ->type_name("FILE");
-}
-
-void add_plan_options(CLI::App& app, PlanOptions& options) {
-  app.add_option("--context", options.context,
-                 "Positions of the KV cache (default: the model's, at most 4096)")
-      ->check(CLI::Range(1, std::numeric_limits<int>::max()))
-      ->type_name("N");
-  app.add_option_function<std::string>(
-         "--kv",
-         [&options](const std::string& name) {
-           options.kv = value_or_usage_error("--kv", format_by_name(name));
-           if (options.kv != Format::f16 && options.kv != Format::f32 && options.kv != Format::q8_0)
-             throw CLI::ValidationError("--kv", "the KV cache is f32, f16 or q8_0, not " + name);
-         },
-         "Format of the KV cache: f32, f16 in half the memory, or q8_0 in a quarter (default f32)")
-      ->type_name("FORMAT");
-  app.add_option_function<std::string>(
-         "--fusion",
-         [&options](const std::string& name) {
-           options.fusion = name == "full"   ? Fusion::full
-                            : name == "none" ? Fusion::none
-                                             : Fusion::automatic;
-         },
-         "full: five kernels a layer, on weights in tiles; none: one for each operation; auto: "
-         "full\n"
-         "where the model and the GPU allow it (default auto)")
-      ->check(CLI::IsMember({"auto", "full", "none"}))
-      ->type_name("FUSION");
 }
 
 }  // namespace lathe::command_line

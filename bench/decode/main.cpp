@@ -1,8 +1,6 @@
 // bench_decode: how fast models decode, as a table.
 #include <fmt/format.h>
 
-#include <csignal>
-
 #include "bench/decode/benchmark.h"
 #include "bench/decode/options.h"
 #include "bench/decode/report.h"
@@ -14,17 +12,6 @@ namespace lathe::bench {
 namespace {
 
 constexpr const char* kProgram = "bench_decode";
-constexpr int kInterrupted = 130;  // what shells report for a program that Ctrl-C ended
-
-volatile std::sig_atomic_t interrupted = 0;
-
-// The first Ctrl-C ends the measuring, the next one the program.
-void end_at_interrupt() {
-  struct sigaction action {};
-  action.sa_handler = [](int) { interrupted = 1; };
-  action.sa_flags = SA_RESETHAND | SA_RESTART;
-  ::sigaction(SIGINT, &action, nullptr);
-}
 
 int run(const Options& options) {
   command_line::ProgressLine progress(!options.quiet);
@@ -33,7 +20,7 @@ int run(const Options& options) {
   events.watch.progress = [&](std::string_view what, std::int64_t done, std::int64_t total) {
     progress.show(what, done, total);
   };
-  events.watch.interrupted = [] { return interrupted != 0; };
+  events.watch.interrupted = command_line::interrupted;
   events.note = [&](const std::string& note) {
     if (options.quiet) return;
     progress.clear();
@@ -45,12 +32,12 @@ int run(const Options& options) {
     command_line::print_error(kProgram, error);
   };
 
-  end_at_interrupt();
+  command_line::note_interrupt();
   const std::vector<Row> rows = run_benchmark(options, events);
   progress.clear();
   if (const Result<void> printed = command_line::print(text(rows, options.output)); !printed)
     events.error(printed.error());
-  if (interrupted) return kInterrupted;
+  if (command_line::interrupted()) return command_line::kInterrupted;
   return failed ? command_line::kFailure : command_line::kSuccess;
 }
 

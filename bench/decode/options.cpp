@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "examples/command_line.h"
+#include "examples/shared_options.h"
 
 namespace lathe::bench {
 
@@ -49,7 +50,6 @@ struct Names {
   std::vector<std::string> executors;
   std::vector<std::string> kv;
   std::string output;
-  bool no_cache = false;
 };
 
 // The library alone knows which executors there are.
@@ -119,7 +119,7 @@ void add_measurement_options(CLI::App& app, Options& options, Names& names) {
   app.add_flag("-q,--quiet", options.quiet, "No progress and no notes on stderr");
 }
 
-void add_execution_options(CLI::App& app, Options& options, Names& names) {
+void add_execution_options(CLI::App& app, Options& options) {
   app.add_option("--context", options.context,
                  "Positions of the KV cache (default: depth and the longest test there)")
       ->check(CLI::Range(1, kMaxPositions))
@@ -127,17 +127,10 @@ void add_execution_options(CLI::App& app, Options& options, Names& names) {
   app.add_option("--device", options.session.device, "Ordinal of the GPU (default 0)")
       ->check(CLI::Range(0, 1023))
       ->type_name("N");
-  app.add_option("--threads", options.session.threads, "Of the CPU executor (default: all cores)")
-      ->check(CLI::Range(1, 1024))
-      ->type_name("N");
+  command_line::add_threads_option(app, options.session.threads);
   command_line::add_route_option(app, options.session.routes);
   command_line::add_compiler_options(app, options.session.compilers);
-  CLI::Option* no_cache =
-      app.add_flag("--no-cache", names.no_cache, "Neither read nor keep compiled kernels");
-  app.add_option("--cache-dir", options.session.cache_directory,
-                 "Folder for compiled kernels (default: LATHE_CACHE_DIR, else ~/.cache/lathe)")
-      ->excludes(no_cache)
-      ->type_name("DIR");
+  command_line::add_cache_options(app, options.session);
 }
 
 int greatest(const std::vector<int>& values) {
@@ -158,7 +151,6 @@ void take_names(const Names& names, Options& options) {
     options.kv.push_back(command_line::value_or_usage_error("--kv", format_by_name(name)));
   if (names.output == "csv") options.output = Output::csv;
   if (names.output == "json") options.output = Output::json;
-  options.session.disk_cache = !names.no_cache;
 }
 
 void check_options(const CLI::App& app, const Names& names, Options& options) {
@@ -183,7 +175,7 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
   Names names;
   add_matrix_options(app, options, names);
   group(app, "Measuring and output", [&] { add_measurement_options(app, options, names); });
-  group(app, "Execution", [&] { add_execution_options(app, options, names); });
+  group(app, "Execution", [&] { add_execution_options(app, options); });
   app.callback([&] { check_options(app, names, options); });
   return command_line::parse(app, argc, argv);
 }

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 
 #include "examples/command_line.h"
@@ -19,18 +18,6 @@ namespace lathe::decode {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr int kInterrupted = 130;  // what shells report for a program that Ctrl-C ended
-
-volatile std::sig_atomic_t interrupted = 0;
-
-// The first Ctrl-C ends the answer, the next one the program.
-void end_at_interrupt() {
-  struct sigaction action {};
-  action.sa_handler = [](int) { interrupted = 1; };
-  action.sa_flags = SA_RESETHAND | SA_RESTART;
-  ::sigaction(SIGINT, &action, nullptr);
-}
 
 OutputForm output_form(const Options& options) {
   if (options.json) return OutputForm::nothing;
@@ -64,7 +51,7 @@ Result<Generation> answer(Session& session, const Prompt& prompt, const Options&
             progress.clear();
             return output.token(id);
           },
-      .interrupted = [] { return interrupted != 0; },
+      .interrupted = command_line::interrupted,
       .progress = [&](std::string_view what, std::int64_t done,
                       std::int64_t total) { progress.show(what, done, total); }};
   Result<Generation> generation = generate(session, rules, record);
@@ -90,7 +77,7 @@ Result<int> run(const Options& options, Clock::time_point start) {
   // Last of what can fail: a file that was there is only overwritten by a run that gets going.
   LATHE_ASSIGN(LogitsRecord record, LogitsRecord::create(options.logits_file, options.model));
 
-  end_at_interrupt();
+  command_line::note_interrupt();
   Summary summary;
   summary.first_token_seconds = seconds_since(start);
   Output output(output_form(options), prompt.tokenizer.get());
@@ -111,7 +98,7 @@ Result<int> run(const Options& options, Clock::time_point start) {
   summary.report = open.session->report();
   summary.notes = std::move(open.notes);
   LATHE_TRY(tell(summary, options));
-  return was_interrupted ? kInterrupted : command_line::kSuccess;
+  return was_interrupted ? command_line::kInterrupted : command_line::kSuccess;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "examples/command_line.h"
+#include "examples/shared_options.h"
 
 namespace lathe::decode {
 
@@ -36,7 +37,6 @@ struct Names {
   std::string device = "auto";
   std::string executor;
   std::string positional_prompt;
-  bool no_cache = false;
 };
 
 std::vector<std::int32_t> parse_ids(std::string_view list) {
@@ -114,20 +114,13 @@ void add_execution_options(CLI::App& app, Options& options, Names& names) {
   command_line::add_route_option(app, options.session.routes);
   command_line::add_compiler_options(app, options.session.compilers);
   command_line::add_plan_options(app, options.session.plan);
-  app.add_option("--threads", options.session.threads, "Of the CPU executor (default: all cores)")
-      ->check(CLI::Range(1, 1024))
-      ->type_name("N");
+  command_line::add_threads_option(app, options.session.threads);
   app.add_option("--ahead", options.ahead,
                  "Tokens that a GPU chooses without the host in between: faster, but there is no\n"
                  "hash of the logits (default 1)")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
-  CLI::Option* no_cache =
-      app.add_flag("--no-cache", names.no_cache, "Neither read nor keep compiled kernels");
-  app.add_option("--cache-dir", options.session.cache_directory,
-                 "Folder for compiled kernels (default: LATHE_CACHE_DIR, else ~/.cache/lathe)")
-      ->excludes(no_cache)
-      ->type_name("DIR");
+  command_line::add_cache_options(app, options.session);
 }
 
 void add_output_options(CLI::App& app, Options& options) {
@@ -157,7 +150,6 @@ void choose_executor(const Names& names, Options& options) {
 
 void check_options(const CLI::App& app, const Names& names, Options& options) {
   if (app.count("prompt") > 0) options.prompt = names.positional_prompt;
-  options.session.disk_cache = !names.no_cache;
   choose_executor(names, options);
   if (const Result<void> checked = check_sampling(options.sampling); !checked)
     throw CLI::ValidationError(checked.error().message);

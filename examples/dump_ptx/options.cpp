@@ -2,6 +2,7 @@
 #include "examples/dump_ptx/options.h"
 
 #include "examples/command_line.h"
+#include "examples/shared_options.h"
 
 namespace lathe::dump_ptx {
 

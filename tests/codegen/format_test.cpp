@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/codegen/kernel_cases.h"
 #include "tests/support/random.h"
 
 namespace lathe {

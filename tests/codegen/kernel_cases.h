@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <ostream>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,7 +14,14 @@
 #include "lathe/codegen/kernel_table.h"
 #include "lathe/codegen/sampling.h"
 
-namespace lathe::testing {
+namespace lathe {
+
+// How GoogleTest shows a parameter, and ctest the name of its test.
+inline void PrintTo(const FormatRow& format, std::ostream* out) {
+  *out << format.name;
+}
+
+namespace testing {
 
 // What the input vectors hold beside random numbers.
 enum class Values : std::uint8_t {
@@ -42,6 +50,8 @@ struct Family {
   KernelType type;
   Format format;
   std::string name() const;  // "gemv_q4_k"
+
+  friend void PrintTo(const Family& family, std::ostream* out) { *out << family.name(); }
 };
 
 // Every kernel type with every format that it covers.
@@ -91,4 +101,5 @@ class Comparison {
   std::string first_problem_;
 };
 
-}  // namespace lathe::testing
+}  // namespace testing
+}  // namespace lathe

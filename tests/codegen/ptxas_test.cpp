@@ -91,6 +91,9 @@ std::string assemble(const Job& job, int& registers) {
   const Result<Ptx> ptx = emit(job.key, job.target, job.route, testing::compilers());
   if (!ptx && ptx.error().code == Code::unsupported) return {};  // an older LLVM's targets
   if (!ptx) return ptx.error().text();
+  if (job.route == Route::nvrtc)
+    if (const std::string rules = testing::broken_rules(*ptx, job.key); !rules.empty())
+      return rules;
   const std::string name = job.key.symbol() + "_" + route_name(job.route) + job.target.name();
   const testing::PtxasOutput out = testing::ptxas().assemble(*ptx, name);
   if (out.status != 0) return "ptxas failed: " + out.text;

@@ -15,7 +15,8 @@ QUOTED = {
     "plan": ("lathe/codegen/", "lathe/plan/", "plan/"),
     "runtime": ("lathe/", "codegen/", "plan/", "runtime/"),
     "examples": ("lathe/", "examples/"),
-    "bench": ("lathe/", "bench/", "examples/command_line.h", "examples/progress_line.h"),
+    "bench": ("lathe/", "bench/", "examples/command_line.h", "examples/progress_line.h",
+              "examples/shared_options.h"),
 }
 
 # The host twins of the device functions use the formats' conversions. What the host writes for a

@@ -1,0 +1,76 @@
+// Owns the tests of emit() that need no compiler: what it refuses, and in which words.
+#include "lathe/codegen/emit.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "lathe/codegen/kernel_table.h"
+
+namespace lathe {
+namespace {
+
+// Compilers that are not there.
+const Compilers& none() {
+  static const Compilers shared({.nvrtc = "/nowhere/libnvrtc.so.13", .llvm = "/nowhere/llvm.so"});
+  return shared;
+}
+
+TEST(NvrtcRoute, SaysWhyItCannotRun) {
+  const Result<void> there = none().available(Route::nvrtc);
+  ASSERT_FALSE(there);
+  EXPECT_NE(there.error().text().find("/nowhere/libnvrtc.so.13"), std::string::npos);
+  const KernelKey key = *parse_key("glu.f32.n14336");
+  const Result<Ptx> ptx = emit(key, *parse_target("sm_90a"), Route::nvrtc, none());
+  EXPECT_FALSE(ptx);
+}
+
+TEST(NvrtcRoute, RefusesWhatTheCheckRefuses) {
+  const KernelKey key = *parse_key("gemv.q4_k.k100.n8");
+  const Result<Ptx> ptx = emit(key, *parse_target("sm_90a"), Route::nvrtc, none());
+  ASSERT_FALSE(ptx);
+  EXPECT_NE(ptx.error().text().find("k is 100"), std::string::npos) << ptx.error().text();
+}
+
+TEST(NvrtcRoute, SourceNamesOpAndShape) {
+  const Result<std::string> source = cuda_source(*parse_key("gemv.q4_k.k4096.n14336.bias.w8"));
+  ASSERT_TRUE(source);
+  for (const char* part : {"#include \"ops/gemv.h\"", "__launch_bounds__(256",
+                           "gemv_q4_k_k4096_n14336_w8_bias(", "nullptr", "4096, 14336, 8, 1"})
+    EXPECT_NE(source->find(part), std::string::npos) << part << " not in\n" << *source;
+}
+
+TEST(Emit, FirstRouteThatWorksIsTakenAndRefusalsAreListed) {
+  const KernelKey key = *parse_key("argmax.f32.n100.s2.w1");  // the text route has no template
+  const Route order[] = {Route::text, Route::nvrtc};
+  const Result<Ptx> ptx = emit_first(key, *parse_target("sm_90a"), order, none());
+  ASSERT_FALSE(ptx);
+  EXPECT_EQ(ptx.error().code, Code::not_eligible);
+  EXPECT_EQ(ptx.error().details.size(), 2u);
+  EXPECT_NE(ptx.error().text().find("/nowhere/libnvrtc.so.13"), std::string::npos);
+}
+
+TEST(Emit, TargetsWithoutTheInstructionsAreRefused) {
+  const KernelKey key = *parse_key("matvec.q4_k.k4096.n4096.w16.bl132.st3");
+  for (const char* name : {"sm_80", "sm_89"}) {
+    for (Route route : {Route::nvrtc, Route::llvm}) {
+      const Result<Ptx> ptx = emit(key, *parse_target(name), route, none());
+      ASSERT_FALSE(ptx);
+      EXPECT_EQ(ptx.error().code, Code::not_eligible);
+      EXPECT_NE(ptx.error().message.find(std::string(name) + " has no bulk copies"),
+                std::string::npos)
+          << ptx.error().text();
+    }
+  }
+  EXPECT_TRUE(target_covers(key, *parse_target("sm_90")));
+  EXPECT_TRUE(target_covers(key, *parse_target("sm_120")));
+  EXPECT_TRUE(target_covers(*parse_key("gemv.q4_k.k256.n8"), *parse_target("sm_80")));
+}
+
+TEST(Emit, FingerprintIsStable) {
+  EXPECT_EQ(codegen_fingerprint(), codegen_fingerprint());
+  EXPECT_EQ(codegen_fingerprint().size(), 32u);
+}
+
+}  // namespace
+}  // namespace lathe
