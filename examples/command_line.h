@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lathe/lathe.h"
+#include "lathe/library.h"
 
 namespace lathe::command_line {
 
