@@ -63,7 +63,7 @@ def as_function(block):
     lines = block.splitlines()
     heads = [line for line in lines if line.lstrip().startswith("#")]
     body = [line for line in lines if not line.lstrip().startswith("#")]
-    return "\n".join(['#include "lathe/lathe.h"', *heads, "lathe::Result<void> snippet() {",
+    return "\n".join(['#include "lathe/library.h"', *heads, "lathe::Result<void> snippet() {",
                       *body, "return {};", "}", ""])
 
 
