@@ -147,7 +147,7 @@ Result<void> ModuleMap::prepare(std::span<const KernelKey> keys, const Progress&
     }
   };
   const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;  // joined even when `progress` throws
   try {
     for (std::size_t i = 0; i < std::min(cores, keys.size()); ++i) threads.emplace_back(work);
   } catch (const std::system_error&) {
@@ -163,7 +163,7 @@ Result<void> ModuleMap::prepare(std::span<const KernelKey> keys, const Progress&
     }
     if (progress) progress("preparing kernels", std::int64_t(told), std::int64_t(keys.size()));
   }
-  for (std::thread& thread : threads) thread.join();
+  for (std::jthread& thread : threads) thread.join();
   if (cache_) cache_->trim();
   for (std::optional<Error>& error : errors) {
     if (error) return *std::move(error);

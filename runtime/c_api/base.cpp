@@ -35,15 +35,23 @@ const char* detail(const char* name) {
   return found == t_last.error.details.end() ? nullptr : found->value.c_str();
 }
 
-}  // namespace
-
-lathe_status fail_without_memory() noexcept {
-  t_last.status = LATHE_OUT_OF_MEMORY;
+lathe_status keep_literal(lathe_status status, const char* message) {
+  t_last.status = status;
   t_last.error.driver_status = 0;
   t_last.error.details.clear();
   t_last.text.clear();
-  t_last.message = "There is no host memory.";
-  return t_last.status;
+  t_last.message = message;
+  return status;
+}
+
+}  // namespace
+
+lathe_status fail_without_memory() noexcept {
+  return keep_literal(LATHE_OUT_OF_MEMORY, "There is no host memory.");
+}
+
+lathe_status fail_by_exception() noexcept {
+  return keep_literal(LATHE_INTERNAL, "An exception reached the C interface.");
 }
 
 lathe_status fail(Error error) noexcept {

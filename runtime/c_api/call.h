@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <exception>
 #include <new>
 #include <string>
 
@@ -20,8 +19,11 @@ namespace lathe::c_api {
 lathe_status fail(Error error) noexcept;
 // The same where there is no memory for an Error.
 lathe_status fail_without_memory() noexcept;
+// The same where an exception came this far.
+lathe_status fail_by_exception() noexcept;
 
-// Runs the body of a function, which returns Result<void>. Nothing it throws gets out.
+// Runs the body of a function, which returns Result<void>. Nothing that it, or a callback of the
+// caller's, throws gets out.
 template <typename Body>
 lathe_status guarded(const Body& body) noexcept {
   try {
@@ -29,14 +31,8 @@ lathe_status guarded(const Body& body) noexcept {
     return done ? LATHE_OK : fail(std::move(done).error());
   } catch (const std::bad_alloc&) {
     return fail_without_memory();
-  } catch (const std::exception& exception) {
-    try {
-      return fail({Code::internal,
-                   fmt::format("An exception reached the interface: {}.", exception.what()),
-                   {}});
-    } catch (...) {
-      return fail_without_memory();
-    }
+  } catch (...) {
+    return fail_by_exception();
   }
 }
 

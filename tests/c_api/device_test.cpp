@@ -143,6 +143,15 @@ TEST_F(DeviceFunctions, PrepareTellsOfProgressAndCounts) {
                  LATHE_INVALID_ARGUMENT, "key is a null");
 }
 
+TEST_F(DeviceFunctions, AnExceptionOfACallbackGoesNoFurther) {
+  const Key key = key_of("gemv.f32.k64.n3.w4");
+  const lathe_key* keys[] = {key.get()};
+  EXPECT_REFUSED(lathe_device_prepare(
+                     device_.get(), keys, 1,
+                     [](void*, const char*, std::int64_t, std::int64_t) { throw 1; }, nullptr),
+                 LATHE_INTERNAL, "exception");
+}
+
 TEST_F(DeviceFunctions, AFailureOfTheDriverHasItsNumber) {
   const KernelHandle kernel = load(key_of("gemv.f32.k64.n3.w4"));
   const std::uint64_t arguments[3] = {4096, 8192, 16384};
