@@ -24,6 +24,13 @@ function(lathe_target name)
   endif()
 endfunction()
 
+# A layer of the library: whoever links it shows none of its C++ symbols to others.
+function(lathe_layer name)
+  lathe_target(${name})
+  set_target_properties(${name} PROPERTIES CXX_VISIBILITY_PRESET hidden
+                                           VISIBILITY_INLINES_HIDDEN ON)
+endfunction()
+
 # One executable of GoogleTest tests, found by ctest one by one.
 function(lathe_test name)
   add_executable(${name} ${ARGN})

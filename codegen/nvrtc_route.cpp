@@ -12,6 +12,10 @@ namespace lathe {
 namespace {
 
 Result<Nvrtc> open_nvrtc(const std::string& path) {
+#ifndef LATHE_WITH_NVRTC
+  return Error{Code::not_found, "This build of Lathe has no NVRTC route.", {}}.with(
+      "hint", "build it with LATHE_WITH_NVRTC=ON, or ask for another route than nvrtc");
+#endif
   std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
   if (!path.empty()) names = {path};
   LATHE_ASSIGN(DynamicLibrary library, DynamicLibrary::open(names));
@@ -94,6 +98,13 @@ Result<std::string> nvrtc_ptx(const KernelKey& key, const Target& target, const 
 
 Result<std::string> nvrtc_compile(const std::string& source, const std::string& what,
                                   const Target& target, const Nvrtc& nvrtc) {
+  LATHE_ASSIGN(std::string ptx, nvrtc_compile_custom(source, what, target, nvrtc));
+  lower_ptx_version(ptx, target);
+  return ptx;
+}
+
+Result<std::string> nvrtc_compile_custom(const std::string& source, const std::string& what,
+                                         const Target& target, const Nvrtc& nvrtc) {
   std::vector<const char*> texts, names;
   for (const SourceFile& file : device_sources()) {
     if (!file.name.ends_with(".h")) continue;
@@ -126,7 +137,6 @@ Result<std::string> nvrtc_compile(const std::string& source, const std::string& 
   std::string ptx(size, '\0');
   nvrtc.get_ptx(program.handle, ptx.data());
   ptx.resize(size - 1);
-  lower_ptx_version(ptx, target);
   return ptx;
 }
 

@@ -41,6 +41,10 @@ Result<std::string> nvrtc_ptx(const KernelKey& key, const Target& target, const 
 Result<std::string> nvrtc_compile(const std::string& source, const std::string& what,
                                   const Target& target, const Nvrtc& nvrtc);
 
+// A source of the caller's. The PTX version stays that of NVRTC: what it uses is not known here.
+Result<std::string> nvrtc_compile_custom(const std::string& source, const std::string& what,
+                                         const Target& target, const Nvrtc& nvrtc);
+
 Result<const LlvmPlugin*> load_llvm(Compilers::State& state);
 std::string llvm_version(const LlvmPlugin& plugin);
 Result<std::string> llvm_ptx(const KernelKey& key, const Target& target, const LlvmPlugin& plugin);

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "lathe/lathe.h"
+#include "lathe/library.h"
 
 namespace lathe::command_line {
 

@@ -85,16 +85,17 @@ Result<void> DeviceImpl::launch(const Kernel& kernel, std::span<const std::uint6
   const std::vector<Param>& params = kernel.params;
   if (arguments.size() != params.size() || params.size() > kMaxArguments) {
     return Error{Code::invalid_argument,
-                 fmt::format("{} takes {} arguments, not {}.", kernel.info.key.text(),
-                             params.size(), arguments.size()),
+                 fmt::format("{} takes {} arguments, not {}.", kernel.info.name, params.size(),
+                             arguments.size()),
                  {}};
   }
   std::uint64_t values[kMaxArguments];
   void* pointers[kMaxArguments];
   for (std::size_t i = 0; i < params.size(); ++i) {
-    if (arguments[i] == 0 || arguments[i] % std::uint64_t(params[i].alignment) != 0) {
+    const bool pointer = params[i].alignment > 0;  // and no value
+    if (pointer && (arguments[i] == 0 || arguments[i] % std::uint64_t(params[i].alignment) != 0)) {
       return Error{Code::invalid_argument,
-                   fmt::format("Argument {} of {} is {}.", params[i].name, kernel.info.key.text(),
+                   fmt::format("Argument {} of {} is {}.", params[i].name, kernel.info.name,
                                arguments[i] == 0
                                    ? "null"
                                    : fmt::format("not aligned to {} bytes", params[i].alignment)),

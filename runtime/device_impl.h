@@ -18,6 +18,7 @@ class DeviceImpl final : public Device {
   std::string description() const override;
   std::string assembler() const override { return toolchain_->assembler().name(); }
   Result<const Kernel*> kernel(const KernelKey& key) override { return map_->get(key); }
+  Result<const Kernel*> kernel(const CustomKernel& custom) override { return map_->get(custom); }
   Result<void> prepare(std::span<const KernelKey> keys, const Progress& progress) override {
     return map_->prepare(keys, progress);
   }

@@ -97,7 +97,8 @@ Error driver_error(const Driver& driver, CUresult status, const char* call) {
   if (driver.cuGetErrorName(status, &name) != CUDA_SUCCESS || !name) name = "unknown status";
   if (driver.cuGetErrorString(status, &words) != CUDA_SUCCESS || !words) words = "no description";
   const Code code = status == CUDA_ERROR_OUT_OF_MEMORY ? Code::out_of_memory : Code::driver;
-  return Error{code, fmt::format("The driver call {} failed: {}.", call, words), {}}
+  Error error{code, fmt::format("The driver call {} failed: {}.", call, words), {}, int(status)};
+  return std::move(error)
       .with("call", call)
       .with("status", fmt::format("{} ({})", name, int(status)));
 }

@@ -67,16 +67,22 @@ ModuleMap::ModuleMap(const Context& context, const Toolchain& toolchain, const D
 ModuleMap::~ModuleMap() {
   const auto scope = context_.enter();
   if (!scope) return;  // the context is gone, and its libraries with it
-  for (auto& [key, flight] : flights_) {
-    if (flight->kernel) context_.driver().cuLibraryUnload(flight->kernel->library);
-  }
+  const auto unload = [&](const auto& flights) {
+    for (const auto& [name, flight] : flights) {
+      if (flight->kernel) context_.driver().cuLibraryUnload(flight->kernel->library);
+    }
+  };
+  unload(flights_);
+  unload(custom_flights_);
 }
 
-Result<const Kernel*> ModuleMap::get(const KernelKey& key) {
+template <typename Name, typename Make>
+Result<const Kernel*> ModuleMap::land(std::map<Name, std::shared_ptr<Flight>>& flights,
+                                      const Name& name, const Make& make) {
   std::shared_ptr<Flight> flight;
   {
     std::unique_lock lock(mutex_);
-    if (const auto found = flights_.find(key); found != flights_.end()) {
+    if (const auto found = flights.find(name); found != flights.end()) {
       flight = found->second;
       landed_.wait(lock, [&] { return flight->landed; });
       if (!flight->kernel) return flight->error;
@@ -84,13 +90,13 @@ Result<const Kernel*> ModuleMap::get(const KernelKey& key) {
       return &*flight->kernel;
     }
     flight = std::make_shared<Flight>();
-    flights_.emplace(key, flight);
+    flights.emplace(name, flight);
   }
 
   // Others wait for this flight: it must land whatever happens.
   Result<Kernel> made = [&]() -> Result<Kernel> {
     try {
-      return make(key);
+      return make();
     } catch (const std::bad_alloc&) {
       return Error{Code::out_of_memory, "There is no host memory to build a kernel.", {}};
     }
@@ -100,13 +106,28 @@ Result<const Kernel*> ModuleMap::get(const KernelKey& key) {
   landed_.notify_all();
   if (!made) {
     // Whoever waits has the flight and takes its error; whoever comes later tries again.
-    flights_.erase(key);
+    flights.erase(name);
     flight->error = made.error();
     return std::move(made).error();
   }
   flight->kernel = std::move(made).value();
   ++(flight->kernel->info.from_cache ? from_disk_ : built_);
   return &*flight->kernel;
+}
+
+Result<const Kernel*> ModuleMap::get(const KernelKey& key) {
+  return land(flights_, key, [&] { return make(key); });
+}
+
+Result<const Kernel*> ModuleMap::get(const CustomKernel& custom) {
+  LATHE_TRY(check_custom_kernel(custom));
+  LATHE_ASSIGN(const Kernel* kernel, land(custom_flights_, custom.name, [&] {
+                 return make(std::make_shared<const CustomKernel>(custom));
+               }));
+  if (*kernel->custom == custom) return kernel;
+  return Error{Code::invalid_argument,
+               fmt::format("Another kernel is loaded under the name {}.", custom.name),
+               {}};
 }
 
 Result<void> ModuleMap::prepare(std::span<const KernelKey> keys, const Progress& progress) {
@@ -126,7 +147,7 @@ Result<void> ModuleMap::prepare(std::span<const KernelKey> keys, const Progress&
     }
   };
   const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;  // joined even when `progress` throws
   try {
     for (std::size_t i = 0; i < std::min(cores, keys.size()); ++i) threads.emplace_back(work);
   } catch (const std::system_error&) {
@@ -142,7 +163,7 @@ Result<void> ModuleMap::prepare(std::span<const KernelKey> keys, const Progress&
     }
     if (progress) progress("preparing kernels", std::int64_t(told), std::int64_t(keys.size()));
   }
-  for (std::thread& thread : threads) thread.join();
+  for (std::jthread& thread : threads) thread.join();
   if (cache_) cache_->trim();
   for (std::optional<Error>& error : errors) {
     if (error) return *std::move(error);
@@ -200,7 +221,9 @@ Result<Kernel> ModuleMap::make_by(Route route, const KernelKey& key) {
   const Target& target = context_.target();
   const Assembler& assembler = toolchain_.assembler();
   LATHE_ASSIGN(const std::string compiler, toolchain_.compiler(route));
+  const std::vector<Param> params = row(key.type).params(key);
   KernelInfo info;
+  info.name = key.text();
   info.key = key;
   info.route = route;
   info.compiler = compiler;
@@ -213,7 +236,7 @@ Result<Kernel> ModuleMap::make_by(Route route, const KernelKey& key) {
     info.geometry = cached->geometry;
     info.from_cache = true;
     // What the driver refuses is not worth keeping: build it.
-    if (auto kernel = load(info, cached->entry, cached->cubin)) return kernel;
+    if (auto kernel = load(info, params, cached->entry, cached->cubin)) return kernel;
     info.from_cache = false;
   }
 
@@ -223,14 +246,14 @@ Result<Kernel> ModuleMap::make_by(Route route, const KernelKey& key) {
   std::optional<Cubin> known = cache_ ? cache_->find(content_key) : std::nullopt;
   if (known) {
     info.from_cache = true;
-    if (auto kernel = load(info, ptx.entry, *known)) {
+    if (auto kernel = load(info, params, ptx.entry, *known)) {
       remember(quick_key, CachedKernel::record(ptx, DiskCache::digest(content_key)));
       return kernel;
     }
     info.from_cache = false;
   }
   LATHE_ASSIGN(const Cubin cubin, assembler.assemble(ptx.text, target));
-  LATHE_ASSIGN(Kernel kernel, load(info, ptx.entry, cubin));
+  LATHE_ASSIGN(Kernel kernel, load(info, params, ptx.entry, cubin));
   if (cache_ && remember(content_key, cubin)) {
     remember(quick_key, CachedKernel::record(ptx, DiskCache::digest(content_key)));
   }
@@ -260,11 +283,11 @@ bool ModuleMap::remember(const std::string& key, const std::string& record) {
   return remember(key, std::as_bytes(std::span(record)));
 }
 
-Result<Kernel> ModuleMap::load(const KernelInfo& info, const std::string& entry,
-                               const Cubin& cubin) {
+Result<Kernel> ModuleMap::load(const KernelInfo& info, std::vector<Param> params,
+                               const std::string& entry, const Cubin& cubin) {
   Kernel kernel;
   kernel.info = info;
-  kernel.params = row(info.key.type).params(info.key);
+  kernel.params = std::move(params);
   const Driver& driver = context_.driver();
   LATHE_DRIVER_CALL(driver, cuLibraryLoadData, &kernel.library, cubin.data(), nullptr, nullptr, 0,
                     nullptr, nullptr, 0);
@@ -291,8 +314,8 @@ Result<void> ModuleMap::finish(Kernel& kernel, const std::string& entry) {
   if (geometry.threads > unsigned(max_threads)) {
     return Error{
         Code::unsupported,
-        fmt::format("{} wants blocks of {} threads; its {} registers allow {}.",
-                    kernel.info.key.text(), geometry.threads, kernel.info.registers, max_threads),
+        fmt::format("{} wants blocks of {} threads; its {} registers allow {}.", kernel.info.name,
+                    geometry.threads, kernel.info.registers, max_threads),
         {}};
   }
   LATHE_ASSIGN(const int shared_limit,
@@ -301,7 +324,7 @@ Result<void> ModuleMap::finish(Kernel& kernel, const std::string& entry) {
   if (shared > shared_limit) {
     return Error{Code::unsupported,
                  fmt::format("{} needs {} bytes of shared memory per block; the device has {}.",
-                             kernel.info.key.text(), shared, shared_limit),
+                             kernel.info.name, shared, shared_limit),
                  {}};
   }
   // Beyond the default a kernel must ask.

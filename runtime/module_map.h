@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "lathe/codegen/custom_kernel.h"
 #include "lathe/codegen/kernel_table.h"
 #include "lathe/runtime/device.h"
 #include "runtime/context.h"
@@ -25,6 +26,7 @@ namespace lathe {
 struct Kernel {
   KernelInfo info;
   std::vector<Param> params;
+  std::shared_ptr<const CustomKernel> custom = {};  // what it was made of, and its params' names
   CUlibrary library = nullptr;
   CUfunction function = nullptr;
 };
@@ -41,6 +43,8 @@ class ModuleMap {
   // From memory, else from disk, else built. Other threads that want the same key wait for it. The
   // error lists what each route said; a later call tries again.
   Result<const Kernel*> get(const KernelKey& key);
+  // The same of a kernel of the caller's own, by its name.
+  Result<const Kernel*> get(const CustomKernel& custom);
   // The same for all keys, on all cores. On failure returns the error of the first key, in the
   // order given, that failed.
   Result<void> prepare(std::span<const KernelKey> keys, const Progress& progress);
@@ -57,10 +61,16 @@ class ModuleMap {
   struct Flight;
   struct CachedKernel;
 
+  // What `flights` holds for the name, or what `make` makes: once, while others wait.
+  template <typename Name, typename Make>
+  Result<const Kernel*> land(std::map<Name, std::shared_ptr<Flight>>& flights, const Name& name,
+                             const Make& make);
   Result<Kernel> make(const KernelKey& key);
+  Result<Kernel> make(std::shared_ptr<const CustomKernel> custom);
   Result<Kernel> make_by(Route route, const KernelKey& key);
   std::optional<CachedKernel> find_cached(const std::string& quick_key) const;
-  Result<Kernel> load(const KernelInfo& info, const std::string& entry, const Cubin& cubin);
+  Result<Kernel> load(const KernelInfo& info, std::vector<Param> params, const std::string& entry,
+                      const Cubin& cubin);
   // Writes to the disk cache; a failure is a note, never an error.
   bool remember(const std::string& key, std::span<const std::byte> payload);
   bool remember(const std::string& key, const std::string& record);
@@ -75,6 +85,7 @@ class ModuleMap {
   mutable std::mutex mutex_;
   std::condition_variable landed_;
   std::map<KernelKey, std::shared_ptr<Flight>> flights_;
+  std::map<std::string, std::shared_ptr<Flight>> custom_flights_;
   std::vector<std::string> notes_;
   std::atomic<int> built_ = 0;
   std::atomic<int> from_disk_ = 0;

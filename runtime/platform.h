@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lathe/codegen/custom_kernel.h"
 #include "lathe/codegen/emit.h"
 #include "lathe/codegen/program.h"
 #include "runtime/assembler.h"
@@ -29,6 +30,11 @@ class Toolchain {
   virtual Result<Ptx> emit(const Program& program, const Target& target) const {
     static_cast<void>(program), static_cast<void>(target);
     return Error{Code::not_eligible, "this tool chain makes no persistent kernels", {}};
+  }
+  // A kernel of the caller's own.
+  virtual Result<Ptx> emit(const CustomKernel& kernel, const Target& target) const {
+    static_cast<void>(kernel), static_cast<void>(target);
+    return Error{Code::not_eligible, "this tool chain makes no custom kernels", {}};
   }
   virtual const Assembler& assembler() const = 0;
 };

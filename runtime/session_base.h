@@ -16,6 +16,7 @@ class SessionBase : public Session {
   const Plan& plan() const final { return plan_; }
   const SessionReport& report() const final { return report_; }
   int length() const final { return length_; }
+  Result<void> feed(std::span<const std::int32_t> tokens) final;
   Result<void> set_sampling(const Sampling& sampling) final;
   Result<void> rollback(int length) final;
 

@@ -22,6 +22,9 @@ class SystemToolchain final : public Toolchain {
   Result<Ptx> emit(const Program& program, const Target& target) const override {
     return emit_program(program, target, compilers_);
   }
+  Result<Ptx> emit(const CustomKernel& kernel, const Target& target) const override {
+    return emit_custom_kernel(kernel, target, compilers_);
+  }
   const Assembler& assembler() const override { return *assembler_; }
 
  private:

@@ -8,7 +8,7 @@
 
 #include "bench/common/energy_meter.h"
 #include "bench/decode/test.h"
-#include "lathe/lathe.h"
+#include "lathe/library.h"
 
 namespace lathe::bench {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "examples/decode/logits_record.h"
-#include "lathe/lathe.h"
+#include "lathe/library.h"
 
 namespace lathe::decode {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "lathe/lathe.h"
+#include "lathe/library.h"
 
 namespace lathe::decode {
 

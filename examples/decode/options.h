@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lathe/lathe.h"
+#include "lathe/library.h"
 
 namespace lathe::decode {
 

@@ -7,7 +7,7 @@
 
 #include "examples/decode/text/tokenizer.h"
 #include "examples/decode/text/utf8_stream.h"
-#include "lathe/lathe.h"
+#include "lathe/library.h"
 
 namespace lathe::decode {
 

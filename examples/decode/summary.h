@@ -8,7 +8,7 @@
 
 #include "examples/decode/generate.h"
 #include "examples/decode/options.h"
-#include "lathe/lathe.h"
+#include "lathe/library.h"
 
 namespace lathe::decode {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "lathe/lathe.h"
+#include "lathe/library.h"
 
 namespace lathe::dump_ptx {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lathe/lathe.h"
+#include "lathe/library.h"
 
 namespace lathe::dump_ptx {
 

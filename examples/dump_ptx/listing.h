@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "lathe/lathe.h"
+#include "lathe/library.h"
 
 namespace lathe::dump_ptx {
 

@@ -1,17 +1,9 @@
-// Everything public in one include.
-#pragma once
+// The C interface of Lathe in one include: C99, and C++. lathe/lathe.hpp wraps it for C++.
+#ifndef LATHE_LATHE_H
+#define LATHE_LATHE_H
 
-#include "lathe/codegen/emit.h"
-#include "lathe/codegen/format.h"
-#include "lathe/codegen/kernel_key.h"
-#include "lathe/codegen/kernel_table.h"
-#include "lathe/codegen/program.h"
-#include "lathe/codegen/result.h"
-#include "lathe/codegen/sampling.h"
-#include "lathe/codegen/target.h"
-#include "lathe/codegen/tile.h"
-#include "lathe/plan/gguf.h"
-#include "lathe/plan/model_spec.h"
-#include "lathe/plan/plan.h"
-#include "lathe/runtime/device.h"
-#include "lathe/runtime/session.h"
+#include "lathe/c/base.h"    // status, errors, versions, and the rules of all functions
+#include "lathe/c/engine.h"  // model files and sessions
+#include "lathe/c/kernel.h"  // single kernels: keys, PTX, devices, launches
+
+#endif  // LATHE_LATHE_H

@@ -1,9 +1,9 @@
-"""Checks the Markdown files: links lead somewhere, and each ```cpp block compiles against the
-public headers.
+"""Checks the Markdown files: links lead somewhere, and each ```cpp or ```c block compiles against
+the public headers.
 
-A block is compiled as it stands; if that fails, as the body of a function that returns
-lathe::Result<void>, with its #include lines in front. A fragment that cannot compile alone is
-marked ```c++ instead.
+A ```c block is C99 as it stands. A ```cpp block is compiled as it stands; if that fails, as the
+body of a function that returns lathe::Result<void>, with its #include lines in front. A fragment
+that cannot compile alone is marked ```c++ instead.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import tempfile
 from project_tree import ROOT, files, finish, name
 
 FENCE = re.compile(r"^```[^\n]*\n.*?^```[ \t]*$", re.M | re.S)
-CPP_BLOCK = re.compile(r"^```cpp[ \t]*\n(.*?)^```[ \t]*$", re.M | re.S)
+BLOCK = re.compile(r"^```(cpp|c)[ \t]*\n(.*?)^```[ \t]*$", re.M | re.S)
 LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)|!\[[^\]\n]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+[ \t]+(.+?)[ \t#]*$", re.M)
 
@@ -49,13 +49,12 @@ def broken_links(path):
             yield f"{where}: {file or 'this file'} has no heading #{fragment}"
 
 
-def compile_text(cxx, text):
-    with tempfile.NamedTemporaryFile("w", suffix=".cpp") as source:
+def compile_text(command, suffix, text):
+    with tempfile.NamedTemporaryFile("w", suffix=suffix) as source:
         source.write(text)
         source.flush()
-        run = subprocess.run(
-            [cxx, "-std=c++20", "-fsyntax-only", f"-I{ROOT}/include", source.name],
-            capture_output=True, text=True)
+        run = subprocess.run([*command, "-fsyntax-only", f"-I{ROOT}/include", source.name],
+                             capture_output=True, text=True)
     return None if run.returncode == 0 else run.stderr
 
 
@@ -63,30 +62,37 @@ def as_function(block):
     lines = block.splitlines()
     heads = [line for line in lines if line.lstrip().startswith("#")]
     body = [line for line in lines if not line.lstrip().startswith("#")]
-    return "\n".join(['#include "lathe/lathe.h"', *heads, "lathe::Result<void> snippet() {",
+    return "\n".join(['#include "lathe/library.h"', *heads, "lathe::Result<void> snippet() {",
                       *body, "return {};", "}", ""])
 
 
-def compile_block(cxx, path, match):
-    block = match.group(1)
-    error = compile_text(cxx, block)
-    if error and compile_text(cxx, as_function(block)):
-        line = path.read_text().count("\n", 0, match.start()) + 1
-        return f"{name(path)}:{line}: this block does not compile:\n{error}"
-    return None
+def compile_block(arguments, path, match):
+    language, block = match.groups()
+    if language == "c":
+        error = compile_text([arguments.cc, "-std=c99", "-Wall", "-Werror"], ".c", block)
+    else:
+        command = [arguments.cxx, "-std=c++20"]
+        error = compile_text(command, ".cpp", block)
+        if error and not compile_text(command, ".cpp", as_function(block)):
+            error = None
+    if not error:
+        return None
+    line = path.read_text().count("\n", 0, match.start()) + 1
+    return f"{name(path)}:{line}: this block does not compile:\n{error}"
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("check", choices=("links", "snippets"))
     parser.add_argument("--cxx", default="g++")
+    parser.add_argument("--cc", default="gcc")
     arguments = parser.parse_args()
     if arguments.check == "links":
         paths = documents()
         finish([problem for path in paths for problem in broken_links(path)], len(paths))
-    jobs = [(path, match) for path in documents() for match in CPP_BLOCK.finditer(path.read_text())]
+    jobs = [(path, match) for path in documents() for match in BLOCK.finditer(path.read_text())]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda job: compile_block(arguments.cxx, *job), jobs))
+        results = list(pool.map(lambda job: compile_block(arguments, *job), jobs))
     finish([result for result in results if result], len(jobs))
 
 

@@ -7,6 +7,7 @@ from project_tree import CPP, files, finish, includes, name, strip_comments
 # layer folder -> what its quoted includes may start with. Public headers of a layer are
 # lathe/<layer>/; everything else under a layer's folder is that layer's own.
 QUOTED = {
+    "include/lathe/c": ("lathe/c/",),
     "include/lathe/codegen": ("lathe/codegen/",),
     "include/lathe/plan": ("lathe/codegen/", "lathe/plan/"),
     "include/lathe/runtime": ("lathe/codegen/", "lathe/plan/", "lathe/runtime/"),

@@ -83,6 +83,8 @@ class FakeToolchain final : public Toolchain {
   std::string fingerprint() const override { return "fingerprint"; }
   Result<Ptx> emit(const KernelKey& key, const Target& target, Route route) const override;
   Result<Ptx> emit(const Program& program, const Target& target) const override;
+  // Whatever its source says, the kernel writes a value (argument 1) to so many (argument 2) i32s.
+  Result<Ptx> emit(const CustomKernel& kernel, const Target& target) const override;
   const Assembler& assembler() const override;
 };
 

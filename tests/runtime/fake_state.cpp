@@ -63,6 +63,10 @@ void run(const FakeLaunch& launch) {
     reinterpret_cast<std::int32_t*>(launch.arguments[1])[control.position] = control.sampled;
     control.advance();
   }
+  if (launch.library->custom) {
+    auto* to = reinterpret_cast<std::int32_t*>(launch.arguments[0]);
+    std::fill_n(to, launch.arguments[2], std::int32_t(launch.arguments[1]));
+  }
   if (!launch.library->parsed) return;
   const KernelKey& key = launch.library->key;
   std::vector<void*> arguments;

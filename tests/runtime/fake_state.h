@@ -19,6 +19,8 @@ namespace lathe::testing {
 
 // What the fake tool chain's cubins begin with.
 inline constexpr char kImageMark[] = "fake cubin\n";
+// How the PTX of a custom kernel begins. It takes three arguments.
+inline constexpr char kCustomMark[] = "custom kernel\n";
 
 // What follows it in the PTX of a persistent kernel is its Program's text().
 inline constexpr char kPersistentMark[] = "persistent kernel ";
@@ -29,6 +31,7 @@ struct FakeLibrary {
   bool parsed = false;   // text is a key's
   bool advance = false;  // it is the kernel that ends a token
   bool persistent = false;
+  bool custom = false;
   KernelKey key;
   std::size_t arguments = 0;
 };

@@ -52,6 +52,16 @@ Result<Ptx> FakeToolchain::emit(const Program& program, const Target& target) co
   return ptx;
 }
 
+Result<Ptx> FakeToolchain::emit(const CustomKernel& kernel, const Target& target) const {
+  Ptx ptx;
+  ptx.text = kCustomMark + kernel.source;
+  ptx.entry = kernel.entry;
+  ptx.geometry = kernel.geometry;
+  ptx.route = kernel.language == SourceLanguage::ptx ? Route::text : Route::nvrtc;
+  ptx.target = target;
+  return ptx;
+}
+
 const Assembler& FakeToolchain::assembler() const {
   static const FakeAssembler assembler;
   return assembler;

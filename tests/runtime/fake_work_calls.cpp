@@ -97,6 +97,10 @@ CUresult fake_library_load(CUlibrary* library, const void* code, CUjit_option*, 
     made->advance = true;
     made->arguments = 2;
   }
+  if (made->text.starts_with(kCustomMark)) {
+    made->custom = true;
+    made->arguments = 3;
+  }
   made->persistent = made->text.starts_with(kPersistentMark);
   std::lock_guard lock(g_state->mutex);
   g_state->libraries.insert(made);
@@ -115,6 +119,7 @@ CUresult fake_library_kernel(CUkernel* kernel, CUlibrary library, const char* na
   FAKE_ENTER("cuLibraryGetKernel");
   const auto* from = reinterpret_cast<FakeLibrary*>(library);
   if (from->parsed && from->key.symbol() != name) return CUDA_ERROR_NOT_FOUND;
+  if (from->custom && from->text.find(name) == std::string::npos) return CUDA_ERROR_NOT_FOUND;
   *kernel = reinterpret_cast<CUkernel>(library);
   return CUDA_SUCCESS;
 }

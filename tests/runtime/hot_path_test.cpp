@@ -13,6 +13,8 @@
 #include <memory>
 #include <new>
 
+#include "runtime/c_api/objects.h"
+#include "runtime/device_impl.h"
 #include "runtime/session_base.h"
 #include "tests/runtime/fake_driver.h"
 #include "tests/runtime/tiny_model.h"
@@ -121,6 +123,46 @@ TEST(HotPath, AThousandStepsAllocateAndOpenNothing) {
     // Beside those: push, pop, and the question whether the stream is being captured.
     EXPECT_EQ(fake.calls(), 1000 * (launches + 4));
   }
+}
+
+TEST(HotPath, TheCFunctionsAddNothing) {
+  FakeDriver fake({.execute = false});
+  DeviceOptions device_options;
+  device_options.disk_cache = false;
+  lathe_device* device =
+      c_api::open_device_handle(DeviceImpl::open(device_options, fake.platform()).value()).value();
+  const GgufImage image = tiny_model(model_shape(1));
+  lathe_session_options options = {};
+  options.struct_size = sizeof options;
+  options.context = 2048;
+  options.device = device;
+  lathe_model* model = nullptr;
+  lathe_session* session = nullptr;
+  lathe_key* key = nullptr;
+  lathe_kernel* kernel = nullptr;
+  ASSERT_EQ(lathe_model_open_bytes(image.bytes.data(), image.bytes.size(), "tiny", &model), 0);
+  ASSERT_EQ(lathe_session_open(model, &options, &session), 0);
+  ASSERT_EQ(lathe_key_parse("gemv.f32.k64.n3.w4", &key), 0);
+  ASSERT_EQ(lathe_kernel_load(device, key, &kernel), 0);
+  const std::uint64_t arguments[] = {4096, 8192, 16384};
+  ASSERT_EQ(lathe_session_step(session, 1), 0);  // the fake's own books
+  ASSERT_EQ(lathe_kernel_launch(kernel, arguments, 3, nullptr), 0);
+  fake.reset_counts();
+  const long allocations = g_allocations;
+  int failures = 0;
+  for (int i = 0; i < 1000; ++i) {
+    failures += lathe_session_step(session, i % 160);
+    failures += lathe_kernel_launch(kernel, arguments, 3, nullptr);
+  }
+  EXPECT_EQ(failures, 0);
+  EXPECT_EQ(g_allocations - allocations, 0);
+  EXPECT_EQ(fake.calls("cuLaunchKernel"), 1000);
+  EXPECT_EQ(fake.calls("cuGraphLaunch"), 1000);
+  lathe_kernel_close(kernel);
+  lathe_key_close(key);
+  lathe_session_close(session);
+  lathe_model_close(model);
+  lathe_device_close(device);
 }
 
 }  // namespace

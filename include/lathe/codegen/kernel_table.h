@@ -27,6 +27,8 @@ struct Geometry {
   unsigned grid_y = 1;
   unsigned threads = 32;      // per block
   unsigned shared_bytes = 0;  // dynamic shared memory per block
+
+  friend bool operator==(const Geometry&, const Geometry&) = default;
 };
 
 enum class Access : std::uint8_t { read, write, read_write };
@@ -49,7 +51,7 @@ struct Param {
   Element element;
   // Bytes the kernel may touch. For KV caches: per cached position.
   std::int64_t bytes;
-  int alignment;
+  int alignment;  // of a custom kernel's argument 0: a value and no pointer
   bool per_position = false;
   // May be the same buffer as an output; every other parameter is distinct from all outputs.
   bool may_alias = false;

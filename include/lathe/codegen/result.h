@@ -39,6 +39,7 @@ struct Error {
   Code code = Code::internal;
   std::string message;          // one sentence that names the thing at fault
   std::vector<Detail> details;  // key, target, route, log, path, hint ...
+  int driver_status = 0;        // the driver's CUresult, where a driver call failed
 
   // Adds a detail and returns the error, so that it can be built in a return statement.
   Error with(std::string name, std::string value) &&;

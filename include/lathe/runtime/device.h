@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lathe/codegen/custom_kernel.h"
 #include "lathe/codegen/emit.h"
 #include "lathe/codegen/kernel_key.h"
 #include "lathe/codegen/result.h"
@@ -38,7 +39,8 @@ std::span<const Route> default_routes();
 
 // A kernel as it was built and loaded.
 struct KernelInfo {
-  KernelKey key;
+  std::string name;  // the key's text, or that of a custom kernel
+  KernelKey key;     // of a kernel that has one
   Geometry geometry;
   Route route = Route::llvm;
   std::string compiler;
@@ -69,6 +71,9 @@ class Device {
 
   // Builds and loads a kernel, once per key. Never call it on the hot path.
   virtual Result<const Kernel*> kernel(const KernelKey& key) = 0;
+  // The same for a kernel of the caller's own, once per name: invalid_argument when the name has
+  // been given to other code.
+  virtual Result<const Kernel*> kernel(const CustomKernel& custom) = 0;
   // The same for many keys, on all cores.
   virtual Result<void> prepare(std::span<const KernelKey> keys, const Progress& progress) = 0;
   virtual const KernelInfo& info(const Kernel& kernel) const = 0;
@@ -76,8 +81,8 @@ class Device {
   virtual std::vector<std::string> notes() const = 0;
 
   // Launches on the caller's stream with device addresses in the order of the kernel's parameters
-  // (KernelRow::params). Refuses a wrong number of arguments, a null and a misaligned one before
-  // the launch. Allocates nothing, does not wait.
+  // (KernelRow::params, CustomKernel::params). Refuses a wrong number of arguments, a null and a
+  // misaligned one before the launch. Allocates nothing, does not wait.
   virtual Result<void> launch(const Kernel& kernel, std::span<const std::uint64_t> arguments,
                               CUstream_st* stream) = 0;
 };

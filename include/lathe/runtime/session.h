@@ -78,6 +78,8 @@ class Session {
   // Decodes one token at position length(). Asynchronous on a GPU. Errors before any launch:
   // out_of_range when the token is not in the vocabulary or the context is full.
   virtual Result<void> step(std::int32_t token) = 0;
+  // Steps through the tokens of a prompt. All are checked before the first is decoded.
+  virtual Result<void> feed(std::span<const std::int32_t> tokens) = 0;
   // Decodes `token` and then, each time, the token that was chosen: tokens[i] is what sampled()
   // would say after step i. Faster than steps, for the device does not wait for the host in
   // between. Waits for the end. A -1 (see sampled) makes what follows it meaningless.

@@ -1,0 +1,151 @@
+// Owns the engine level of the C interface: open a model file and decode it.
+//
+// lathe/c/base.h has the rules of all functions.
+#ifndef LATHE_C_ENGINE_H
+#define LATHE_C_ENGINE_H
+
+#include "lathe/c/base.h"
+#include "lathe/c/kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// A GGUF file, mapped and checked. Never changes; any number of threads at once.
+typedef struct lathe_model lathe_model;
+// One sequence at batch 1. One thread at a time; different sessions are independent.
+typedef struct lathe_session lathe_session;
+
+typedef struct lathe_model_info {
+  size_t struct_size;
+  const char* path;
+  const char* architecture;  // "llama"
+  const char* name;
+  int32_t layers;
+  int32_t hidden;
+  int32_t heads;
+  int32_t kv_heads;
+  int32_t head_dim;
+  int32_t vocabulary;  // tokens are 0 to vocabulary - 1
+  int32_t context;     // positions the model was trained for
+  int32_t tensor_count;
+} lathe_model_info;
+
+// The file must not shrink while the model, or a session of it, is open.
+LATHE_API lathe_status lathe_model_open(const char* path, lathe_model** model);
+// The same of bytes in memory, which must stay as they are for as long. `name` stands in errors.
+LATHE_API lathe_status lathe_model_open_bytes(const void* bytes, size_t byte_count,
+                                              const char* name, lathe_model** model);
+LATHE_API lathe_status lathe_model_close(lathe_model* model);
+// LATHE_UNSUPPORTED where no model family here reads the file.
+LATHE_API lathe_status lathe_model_get_info(const lathe_model* model, lathe_model_info* info);
+
+enum {
+  LATHE_EXECUTOR_DEFAULT = 0,  // LATHE_EXECUTOR_GRAPH
+  LATHE_EXECUTOR_EAGER = 1,    // a launch per step
+  LATHE_EXECUTOR_GRAPH = 2,    // the same launches, recorded once and replayed
+  LATHE_EXECUTOR_MEGA = 3,     // one persistent kernel for whole tokens; compute capability 9.0
+  LATHE_EXECUTOR_CPU = 4       // no GPU, slower
+};
+
+enum {
+  LATHE_FUSION_AUTOMATIC = 0,  // full where model and device allow it, else none
+  LATHE_FUSION_NONE = 1,       // a kernel for each operation
+  LATHE_FUSION_FULL = 2        // five kernels a layer
+};
+
+enum {
+  LATHE_KV_F32 = 0,
+  LATHE_KV_F16 = 1,  // half the memory
+  LATHE_KV_Q8_0 = 2  // a quarter; needs LATHE_FUSION_FULL
+};
+
+typedef struct lathe_session_options {
+  size_t struct_size;
+  int32_t executor;            // LATHE_EXECUTOR_...
+  int32_t fusion;              // LATHE_FUSION_...
+  int32_t kv_format;           // LATHE_KV_...
+  int32_t context;             // positions of the KV cache; 0: the model's, at most 4096
+  int32_t attention_splits;    // 1 to 64; 0: chosen
+  int32_t threads;             // of the cpu executor; 0: all cores
+  lathe_device* device;        // NULL: device 0 with default options. The cpu executor needs none
+  struct CUstream_st* stream;  // of that device's context; NULL: a stream of the session's own
+  lathe_progress progress;     // may be NULL
+  void* progress_user;
+} lathe_session_options;
+
+typedef struct lathe_session_info {
+  size_t struct_size;
+  const char* device;     // "NVIDIA H200, sm_90a, driver 13.0" or "CPU, 2 threads"
+  const char* executor;   // "graph"
+  const char* routes;     // "llvm 14 kernels"
+  const char* assembler;  // "nvJitLink 13.0 (libnvJitLink.so.13)"
+  int32_t vocabulary;
+  int32_t context;   // positions of the KV cache
+  int32_t launches;  // of kernels, for a token; the mega executor makes them one
+  int32_t kernels_built;
+  int32_t kernels_from_cache;
+  int32_t note_count;  // what was passed over, and why
+  double build_seconds;
+  double upload_seconds;
+  int64_t weight_bytes;
+  int64_t kv_bytes;
+  int64_t scratch_bytes;
+} lathe_session_info;
+
+// Plans, builds, loads and uploads; waits for the end. options may be NULL. Needs the model's
+// handle no longer than the call, and its file or bytes as long as the session.
+LATHE_API lathe_status lathe_session_open(const lathe_model* model,
+                                          const lathe_session_options* options,
+                                          lathe_session** session);
+// Waits for the work on its stream.
+LATHE_API lathe_status lathe_session_close(lathe_session* session);
+LATHE_API lathe_status lathe_session_get_info(const lathe_session* session,
+                                              lathe_session_info* info);
+// 0 <= index < note_count.
+LATHE_API lathe_status lathe_session_get_note(const lathe_session* session, int32_t index,
+                                              const char** note);
+
+// Decodes one token at the next position. On a GPU it returns before the work is done, which stands
+// in order on the session's stream. LATHE_OUT_OF_RANGE, and nothing decoded, for a token outside
+// the vocabulary and for a full context. Allocates nothing, takes no lock.
+LATHE_API lathe_status lathe_session_step(lathe_session* session, int32_t token);
+// Steps through `count` tokens: a prompt. All are checked before the first is decoded.
+LATHE_API lathe_status lathe_session_feed(lathe_session* session, const int32_t* tokens,
+                                          int32_t count);
+// Decodes `token` and then, each time, the token that was chosen; writes the `count` chosen ones to
+// `tokens` and waits for them. Faster than steps: the GPU does not wait for the host in between.
+LATHE_API lathe_status lathe_session_generate(lathe_session* session, int32_t token,
+                                              int32_t* tokens, int32_t count);
+// Waits for the last step. The token chosen after it; -1 when every logit is NaN.
+LATHE_API lathe_status lathe_session_get_sampled(lathe_session* session, int32_t* token);
+// Waits for the last step. `count` is the vocabulary. The floats live until the next call with this
+// session that decodes or closes.
+LATHE_API lathe_status lathe_session_get_logits(lathe_session* session, const float** logits,
+                                                int32_t* count);
+// How many tokens the KV cache holds: the position of the next one.
+LATHE_API lathe_status lathe_session_get_length(const lathe_session* session, int32_t* length);
+// Forgets all positions from `length` on; 0 starts anew. Waits for nothing.
+LATHE_API lathe_status lathe_session_rollback(lathe_session* session, int32_t length);
+
+// How a token is chosen. All 0: the likeliest. docs/sampling.md has the rules.
+typedef struct lathe_sampling {
+  size_t struct_size;
+  float temperature;     // 0: the likeliest token; up to 100
+  int32_t top_k;         // 1 to 64; 0: 64
+  float top_p;           // above 0, up to 1; 0: 1, no limit
+  float min_p;           // 0 to 1
+  float repeat_penalty;  // above 0, up to 10; 0: 1, no penalty
+  int32_t repeat_last;   // tokens that count as recent, 1 to 256; 0: 64
+  uint64_t seed;
+} lathe_sampling;
+
+// From the next step on. NULL: the likeliest token again.
+LATHE_API lathe_status lathe_session_set_sampling(lathe_session* session,
+                                                  const lathe_sampling* sampling);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // LATHE_C_ENGINE_H
