@@ -111,12 +111,16 @@ void add_route_option(CLI::App& app, std::vector<Route>& routes) {
 void add_compiler_options(CLI::App& app, CompilerPaths& paths) {
   paths.nvrtc = default_nvrtc();
   app.add_option("--nvrtc", paths.nvrtc,
-                 "NVRTC (default: LATHE_NVRTC, what the build found, libnvrtc.so.13 or .12)")
-      ->envname("LATHE_NVRTC")
+                 fmt::format("NVRTC (default: {}, what the build found, {})",
+                             environment_variable(Variable::nvrtc).name,
+                             environment_variable(Variable::nvrtc).unset))
+      ->envname(environment_variable(Variable::nvrtc).name)
       ->type_name("FILE");
   app.add_option("--llvm", paths.llvm,
-                 "LLVM plugin (default: LATHE_LLVM, liblathe_llvm.so beside this program)")
-      ->envname("LATHE_LLVM")
+                 fmt::format("LLVM plugin (default: {}, {} beside this program)",
+                             environment_variable(Variable::llvm).name,
+                             environment_variable(Variable::llvm).unset))
+      ->envname(environment_variable(Variable::llvm).name)
       ->type_name("FILE");
 }
 

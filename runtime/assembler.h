@@ -37,9 +37,6 @@ std::unique_ptr<Assembler> driver_assembler(const Context& context);
 Result<std::unique_ptr<Assembler>> choose_assembler(const Context& context, const std::string& path,
                                                     std::vector<std::string>& notes);
 
-// What a cubin is cached under: all that went into it.
-std::string cubin_key(std::string_view ptx, const Target& target, const Assembler& assembler);
-
 // An error of Code::compile about PTX, with the log and the lines of PTX that it names.
 Error assembly_error(std::string_view assembler, std::string_view log, std::string_view ptx);
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <map>
@@ -14,6 +13,7 @@
 #include "runtime/read_rate.h"
 #include "runtime/service_kernel.h"
 #include "runtime/session_base.h"
+#include "runtime/stopwatch.h"
 #include "runtime/weights.h"
 
 namespace lathe {
@@ -21,16 +21,6 @@ namespace {
 
 // Token and position travel as one 64-bit value.
 static_assert(offsetof(ControlBlock, token) == 0 && offsetof(ControlBlock, position) == 4);
-
-class Stopwatch {
- public:
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
 
 // The steps that no other step waits for.
 std::vector<int> unawaited(const std::vector<std::vector<int>>& dependencies) {
@@ -111,6 +101,9 @@ class CudaSession final : public SessionBase {
                  context().attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS));
     writes_values_ = writes_values != 0;
     LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
+    report_.cache = device_->cache_counts();
+    report_.notes = device_->notes();
+    report_.notes.insert(report_.notes.end(), plan_.notes.begin(), plan_.notes.end());
     return {};
   }
 
@@ -240,8 +233,6 @@ class CudaSession final : public SessionBase {
       report_.routes += fmt::format("{}{} {} kernel{}", report_.routes.empty() ? "" : ", ",
                                     route_name(route), count, count == 1 ? "" : "s");
     }
-    report_.notes = device_->notes();
-    report_.notes.insert(report_.notes.end(), plan_.notes.begin(), plan_.notes.end());
   }
 
   const ExecutorKind kind_;
@@ -276,6 +267,10 @@ Result<std::shared_ptr<DeviceImpl>> device_for(const SessionOptions& options,
   wanted.compilers = options.compilers;
   wanted.disk_cache = options.disk_cache;
   wanted.cache_directory = options.cache_directory;
+  wanted.cache_read_only = options.cache_read_only;
+  wanted.cache_cap_bytes = options.cache_cap_bytes;
+  wanted.log = options.log;
+  wanted.dump_directory = options.dump_directory;
   return DeviceImpl::open(wanted, platform);
 }
 

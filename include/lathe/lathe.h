@@ -13,5 +13,8 @@
 #include "lathe/plan/gguf.h"
 #include "lathe/plan/model_spec.h"
 #include "lathe/plan/plan.h"
+#include "lathe/runtime/cache.h"
 #include "lathe/runtime/device.h"
+#include "lathe/runtime/environment.h"
+#include "lathe/runtime/log.h"
 #include "lathe/runtime/session.h"
