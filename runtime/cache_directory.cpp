@@ -8,9 +8,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <optional>
-
-#include "runtime/cache_entry.h"
 
 namespace lathe {
 namespace {
@@ -33,7 +30,11 @@ bool is_trusted(uid_t owner, bool read_only) {
 
 Result<void> check_private(const std::string& path, bool read_only) {
   struct stat info = {};
-  if (::stat(path.c_str(), &info) != 0) return io_error(path, "examine the cache directory");
+  if (::stat(path.c_str(), &info) != 0) {
+    Error error = io_error(path, "examine the cache directory");
+    if (errno == ENOENT) error.code = Code::not_found;
+    return error;
+  }
   if (!S_ISDIR(info.st_mode)) {
     return Error{Code::io, fmt::format("The cache directory {} is not a directory.", path), {}};
   }
@@ -108,6 +109,16 @@ Result<FileDescriptor> CacheDirectory::open_entry(std::string_view digest,
     return Error{Code::corrupt_file, "others may write to it", {}};
   }
   return file;
+}
+
+Result<CacheContents> CacheDirectory::read(std::string_view digest, struct stat& info) const {
+  info = {};
+  LATHE_ASSIGN(const FileDescriptor file, open_entry(digest, info));
+  LATHE_ASSIGN(CacheContents contents, read_cache_entry(file, info.st_size, CacheEntryEnd::exact));
+  if (cache_digest(contents.key) != digest) {
+    return Error{Code::corrupt_file, "it is another entry's", {}};
+  }
+  return contents;
 }
 
 Result<FileDescriptor> CacheDirectory::make_temporary(std::string& path) const {

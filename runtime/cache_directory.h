@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "lathe/codegen/result.h"
+#include "runtime/cache_entry.h"
 #include "runtime/file_descriptor.h"
 
 namespace lathe {
@@ -32,6 +33,9 @@ class CacheDirectory {
   // Opens an entry for reading, with what fstat says of it. Code::not_found: there is none;
   // Code::corrupt_file: something else is in its place, or others may write to it.
   Result<FileDescriptor> open_entry(std::string_view digest, struct stat& info) const;
+  // Reads an entry and checks all of it, its name included. `info` as above; all zero where it
+  // could not be opened.
+  Result<CacheContents> read(std::string_view digest, struct stat& info) const;
   // A new file of the user's alone in tmp; `path` is set to its name.
   Result<FileDescriptor> make_temporary(std::string& path) const;
   // Makes the folder of an entry where it is missing.

@@ -39,7 +39,7 @@ Error unread() {
   return Error{Code::io, std::strerror(errno), {}};
 }
 
-Result<Header> read_header(const FileDescriptor& file, std::int64_t bytes) {
+Result<Header> read_header(const FileDescriptor& file, std::int64_t bytes, CacheEntryEnd end) {
   Header header = {};
   if (!file.read(&header, sizeof header)) return unread();
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) {
@@ -49,7 +49,10 @@ Result<Header> read_header(const FileDescriptor& file, std::int64_t bytes) {
     return damaged("its lengths are impossible");
   }
   const auto length = std::int64_t(sizeof header + header.key_bytes + header.payload_bytes);
-  if (bytes != 0 && bytes != length) return damaged("it is not as long as it says");
+  if (length > bytes) return damaged("it is cut short");
+  if (length < bytes && end == CacheEntryEnd::exact) {
+    return damaged("it is longer than it says");
+  }
   return header;
 }
 
@@ -68,8 +71,9 @@ std::int64_t cache_entry_bytes(std::string_view key, std::span<const std::byte> 
   return std::int64_t(sizeof(Header) + key.size() + payload.size());
 }
 
-Result<CacheContents> read_cache_entry(const FileDescriptor& file, std::int64_t bytes) {
-  LATHE_ASSIGN(const Header header, read_header(file, bytes));
+Result<CacheContents> read_cache_entry(const FileDescriptor& file, std::int64_t bytes,
+                                       CacheEntryEnd end) {
+  LATHE_ASSIGN(const Header header, read_header(file, bytes, end));
   CacheContents entry;
   entry.key.resize(header.key_bytes);
   entry.payload.resize(header.payload_bytes);
@@ -82,7 +86,7 @@ Result<CacheContents> read_cache_entry(const FileDescriptor& file, std::int64_t 
 }
 
 Result<std::string> read_cache_key(const FileDescriptor& file, std::int64_t bytes) {
-  LATHE_ASSIGN(const Header header, read_header(file, bytes));
+  LATHE_ASSIGN(const Header header, read_header(file, bytes, CacheEntryEnd::exact));
   std::string key(header.key_bytes, '\0');
   if (!file.read(key.data(), key.size())) return unread();
   return key;

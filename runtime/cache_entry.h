@@ -27,10 +27,14 @@ bool is_cache_digest(std::string_view text);
 // Bytes of an entry in its file.
 std::int64_t cache_entry_bytes(std::string_view key, std::span<const std::byte> payload);
 
-// Reads the entry at the descriptor's position and checks all of it. `bytes`: how long it must be;
-// 0 where others follow. Code::corrupt_file: what is wrong with it; Code::io: it cannot be read.
-Result<CacheContents> read_cache_entry(const FileDescriptor& file, std::int64_t bytes);
-// The key text alone, of which nothing is checked but that it is what the entry is named by.
+// Whether an entry fills the bytes there are, or others may follow.
+enum class CacheEntryEnd : std::uint8_t { exact, open };
+
+// Reads the entry at the descriptor's position, of at most so many bytes, and checks all of it.
+// Code::corrupt_file: what is wrong with it; Code::io: it cannot be read.
+Result<CacheContents> read_cache_entry(const FileDescriptor& file, std::int64_t bytes,
+                                       CacheEntryEnd end);
+// The key text alone, unchecked.
 Result<std::string> read_cache_key(const FileDescriptor& file, std::int64_t bytes);
 
 // False, with errno, when not all was written.

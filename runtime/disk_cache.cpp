@@ -1,6 +1,7 @@
 // Owns the look-up, the publication and the eviction of cache entries.
 #include "runtime/disk_cache.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -66,38 +67,33 @@ std::optional<std::vector<std::byte>> DiskCache::find_digest(std::string_view di
 std::optional<std::vector<std::byte>> DiskCache::read(std::string_view digest,
                                                       std::optional<std::string_view> key) const {
   struct stat before = {};
-  auto file = directory_.open_entry(digest, before);
-  auto contents = file ? read_cache_entry(*file, before.st_size)
-                       : Result<CacheContents>(std::move(file).error());
-  if (contents && cache_digest(contents->key) != digest) {
-    contents = Error{Code::corrupt_file, "it is another entry's", {}};
-  }
+  auto contents = directory_.read(digest, before);
   if (!contents || (key && contents->key != *key)) {
     ++shared_->misses;
     if (!contents && contents.error().code != Code::not_found) {
-      reject(digest, file ? &before : nullptr, contents.error());
+      reject(digest, before, contents.error());
     }
     return {};
   }
   // File systems are often mounted without access times; the cap's order of eviction needs them.
   const timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
-  ::futimens(file->get(), times);
+  ::utimensat(AT_FDCWD, directory_.path_of(digest).c_str(), times, AT_SYMLINK_NOFOLLOW);
   ++shared_->hits;
   shared_->bytes_read += before.st_size;
   return std::move(contents->payload);
 }
 
 // Damage is removed, so that the entry is made anew; unless another process has just replaced it.
-void DiskCache::reject(std::string_view digest, const struct stat* before, const Error& why) const {
+void DiskCache::reject(std::string_view digest, const struct stat& before, const Error& why) const {
   ++shared_->rejects;
   if (options_.log) {
     options_.log.write(LogLevel::warning,
                        LogLine("cache", "reject").field("entry", digest).field("why", why.message));
   }
-  if (!before || why.code != Code::corrupt_file || options_.read_only) return;
+  if (why.code != Code::corrupt_file || options_.read_only) return;
   const std::string path = directory_.path_of(digest);
   struct stat now = {};
-  if (::lstat(path.c_str(), &now) == 0 && same_file(now, *before)) ::unlink(path.c_str());
+  if (::lstat(path.c_str(), &now) == 0 && same_file(now, before)) ::unlink(path.c_str());
 }
 
 Result<void> DiskCache::store(std::string_view key, std::span<const std::byte> payload) const {

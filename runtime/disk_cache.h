@@ -53,7 +53,7 @@ class DiskCache {
   DiskCache(CacheDirectory directory, DiskCacheOptions options);
   std::optional<std::vector<std::byte>> read(std::string_view digest,
                                              std::optional<std::string_view> key) const;
-  void reject(std::string_view digest, const struct stat* before, const Error& why) const;
+  void reject(std::string_view digest, const struct stat& before, const Error& why) const;
   Result<void> publish(std::string_view key, std::span<const std::byte> payload) const;
   Result<void> make_room(std::int64_t bytes) const;
   void trim_to(std::int64_t bytes) const;

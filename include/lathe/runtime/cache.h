@@ -70,7 +70,7 @@ struct CacheState {
 };
 Result<CacheState> examine_cache(const std::string& directory);
 
-// Sorted by kind and subject. Entries that cannot be read are left out.
+// Sorted by kind, subject and name. Entries that cannot be read are left out.
 Result<std::vector<CacheEntry>> list_cache(const std::string& directory);
 
 struct CachedCode {
