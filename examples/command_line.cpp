@@ -37,6 +37,11 @@ class Help : public CLI::Formatter {
   }
 };
 
+void set_help(CLI::App& app, const std::shared_ptr<Help>& help) {
+  app.formatter(help);
+  for (CLI::App* command : app.get_subcommands({})) set_help(*command, help);
+}
+
 // The place the build found, unless the program was copied to a machine without it.
 std::string default_nvrtc() {
   std::error_code ignored;
@@ -81,7 +86,7 @@ void print_usage_error(std::string_view program, std::string_view message) {
 std::optional<int> parse(CLI::App& app, int argc, const char* const* argv) {
   const auto help = std::make_shared<Help>();
   help->column_width(26);
-  app.formatter(help);
+  set_help(app, help);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

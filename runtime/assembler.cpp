@@ -51,6 +51,7 @@ class NvJitLinkAssembler final : public Assembler {
         name_(fmt::format("nvJitLink {}.{} ({})", major, minor, library_.name())) {}
 
   const std::string& name() const override { return name_; }
+  std::string library() const override { return library_.path(); }
   int major() const { return major_; }
 
   bool knows(const Target& target) const {

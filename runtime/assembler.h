@@ -22,6 +22,8 @@ class Assembler {
   virtual ~Assembler() = default;
   // "nvJitLink 13.0 (libnvJitLink.so.13)": name and version, part of every cache key.
   virtual const std::string& name() const = 0;
+  // The file its library was loaded from; empty for the driver's.
+  virtual std::string library() const { return {}; }
   // The error has details "log" (the assembler's words) and "ptx" (the lines it points at).
   virtual Result<Cubin> assemble(std::string_view ptx, const Target& target) const = 0;
 };

@@ -18,3 +18,4 @@
 #include "lathe/runtime/environment.h"
 #include "lathe/runtime/log.h"
 #include "lathe/runtime/session.h"
+#include "lathe/runtime/system.h"
