@@ -2,6 +2,7 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <span>
 #include <string>
@@ -29,10 +30,13 @@ class DynamicLibrary {
   }
 
   DynamicLibrary(DynamicLibrary&& other) noexcept
-      : handle_(std::exchange(other.handle_, nullptr)), name_(std::move(other.name_)) {}
+      : handle_(std::exchange(other.handle_, nullptr)),
+        name_(std::move(other.name_)),
+        path_(std::move(other.path_)) {}
   DynamicLibrary& operator=(DynamicLibrary&& other) noexcept {
     std::swap(handle_, other.handle_);
     std::swap(name_, other.name_);
+    std::swap(path_, other.path_);
     return *this;
   }
   ~DynamicLibrary() {
@@ -40,6 +44,8 @@ class DynamicLibrary {
   }
 
   const std::string& name() const { return name_; }
+  // The file that the dynamic linker found for the name.
+  const std::string& path() const { return path_; }
   void* symbol(const char* name) const { return ::dlsym(handle_, name); }
   template <typename Function>
   bool bind(Function*& out, const char* name) const {
@@ -50,10 +56,14 @@ class DynamicLibrary {
   void leak() { handle_ = nullptr; }
 
  private:
-  DynamicLibrary(void* handle, std::string name) : handle_(handle), name_(std::move(name)) {}
+  DynamicLibrary(void* handle, std::string name) : handle_(handle), name_(std::move(name)) {
+    const link_map* loaded = nullptr;
+    if (::dlinfo(handle, RTLD_DI_LINKMAP, &loaded) == 0 && loaded) path_ = loaded->l_name;
+  }
 
   void* handle_ = nullptr;
   std::string name_;
+  std::string path_;
 };
 
 }  // namespace lathe

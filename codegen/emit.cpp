@@ -76,6 +76,22 @@ Result<std::string> Compilers::version(Route route) const {
   return Error{Code::internal, "a route without a compiler", {}};
 }
 
+Result<std::string> Compilers::library(Route route) const {
+  switch (route) {
+    case Route::nvrtc: {
+      LATHE_ASSIGN(const Nvrtc* nvrtc, load_nvrtc(*state_));
+      return nvrtc->library.path();
+    }
+    case Route::llvm: {
+      LATHE_ASSIGN(const LlvmPlugin* plugin, load_llvm(*state_));
+      return llvm_library(*plugin);
+    }
+    case Route::text:
+      return std::string();
+  }
+  return Error{Code::internal, "a route without a compiler", {}};
+}
+
 Result<Ptx> emit(const KernelKey& key, const Target& target, Route route,
                  const Compilers& compilers) {
   const auto start = std::chrono::steady_clock::now();

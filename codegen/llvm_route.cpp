@@ -55,6 +55,10 @@ std::string llvm_version(const LlvmPlugin& plugin) {
   return plugin.version();
 }
 
+const std::string& llvm_library(const LlvmPlugin& plugin) {
+  return plugin.library.path();
+}
+
 Result<std::string> llvm_ptx(const KernelKey& key, const Target& target, const LlvmPlugin& plugin) {
   const KernelRow& kernel = row(key.type);
   const OpCall call = kernel.call(key);

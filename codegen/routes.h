@@ -47,6 +47,7 @@ Result<std::string> nvrtc_compile_custom(const std::string& source, const std::s
 
 Result<const LlvmPlugin*> load_llvm(Compilers::State& state);
 std::string llvm_version(const LlvmPlugin& plugin);
+const std::string& llvm_library(const LlvmPlugin& plugin);
 Result<std::string> llvm_ptx(const KernelKey& key, const Target& target, const LlvmPlugin& plugin);
 
 Result<std::string> template_ptx(const KernelKey& key, const Target& target);

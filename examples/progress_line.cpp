@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 
 #include "examples/command_line.h"
 
@@ -20,8 +19,8 @@ constexpr auto kRedraw = 100ms;
 constexpr auto kPlainLine = 5s;
 
 bool redraws(int descriptor) {
-  const char* terminal = std::getenv("TERM");
-  return ::isatty(descriptor) && terminal && std::string_view(terminal) != "dumb";
+  const std::string terminal = environment_value(Variable::terminal).value_or("dumb");
+  return ::isatty(descriptor) && terminal != "dumb";
 }
 
 // Large totals are bytes, small ones are counts of things.

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "examples/command_line.h"
+#include "lathe/runtime/environment.h"
 
 namespace lathe::command_line {
 
@@ -26,6 +27,11 @@ class Help : public CLI::Formatter {
   }
 };
 
+void set_help(CLI::App& app, const std::shared_ptr<Help>& help) {
+  app.formatter(help);
+  for (CLI::App* command : app.get_subcommands({})) set_help(*command, help);
+}
+
 // The place the build found, unless the program was copied to a machine without it.
 std::string default_nvrtc() {
   std::error_code ignored;
@@ -38,7 +44,7 @@ std::string default_nvrtc() {
 std::optional<int> parse(CLI::App& app, int argc, const char* const* argv) {
   const auto help = std::make_shared<Help>();
   help->column_width(26);
-  app.formatter(help);
+  set_help(app, help);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -68,12 +74,16 @@ void add_route_option(CLI::App& app, std::vector<Route>& routes) {
 void add_compiler_options(CLI::App& app, CompilerPaths& paths) {
   paths.nvrtc = default_nvrtc();
   app.add_option("--nvrtc", paths.nvrtc,
-                 "NVRTC (default: LATHE_NVRTC, what the build found, libnvrtc.so.13 or .12)")
-      ->envname("LATHE_NVRTC")
+                 fmt::format("NVRTC (default: {}, what the build found, {})",
+                             environment_variable(Variable::nvrtc).name,
+                             environment_variable(Variable::nvrtc).unset))
+      ->envname(environment_variable(Variable::nvrtc).name)
       ->type_name("FILE");
   app.add_option("--llvm", paths.llvm,
-                 "LLVM plugin (default: LATHE_LLVM, liblathe_llvm.so beside this program)")
-      ->envname("LATHE_LLVM")
+                 fmt::format("LLVM plugin (default: {}, {} beside this program)",
+                             environment_variable(Variable::llvm).name,
+                             environment_variable(Variable::llvm).unset))
+      ->envname(environment_variable(Variable::llvm).name)
       ->type_name("FILE");
 }
 

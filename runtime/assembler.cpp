@@ -51,6 +51,7 @@ class NvJitLinkAssembler final : public Assembler {
         name_(fmt::format("nvJitLink {}.{} ({})", major, minor, library_.name())) {}
 
   const std::string& name() const override { return name_; }
+  std::string library() const override { return library_.path(); }
   int major() const { return major_; }
 
   bool knows(const Target& target) const {
@@ -197,10 +198,6 @@ Result<std::unique_ptr<NvJitLinkAssembler>> load_nvjitlink(const std::string& pa
 }
 
 }  // namespace
-
-std::string cubin_key(std::string_view ptx, const Target& target, const Assembler& assembler) {
-  return fmt::format("lathe cubin 1\n{}\n{}\n{}", target.name(), assembler.name(), ptx);
-}
 
 Error assembly_error(std::string_view assembler, std::string_view log, std::string_view ptx) {
   while (!log.empty() && log.back() == '\n') log.remove_suffix(1);

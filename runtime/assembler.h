@@ -22,6 +22,8 @@ class Assembler {
   virtual ~Assembler() = default;
   // "nvJitLink 13.0 (libnvJitLink.so.13)": name and version, part of every cache key.
   virtual const std::string& name() const = 0;
+  // The file its library was loaded from; empty for the driver's.
+  virtual std::string library() const { return {}; }
   // The error has details "log" (the assembler's words) and "ptx" (the lines it points at).
   virtual Result<Cubin> assemble(std::string_view ptx, const Target& target) const = 0;
 };
@@ -36,9 +38,6 @@ std::unique_ptr<Assembler> driver_assembler(const Context& context);
 // A path that names no usable library is an error.
 Result<std::unique_ptr<Assembler>> choose_assembler(const Context& context, const std::string& path,
                                                     std::vector<std::string>& notes);
-
-// What a cubin is cached under: all that went into it.
-std::string cubin_key(std::string_view ptx, const Target& target, const Assembler& assembler);
 
 // An error of Code::compile about PTX, with the log and the lines of PTX that it names.
 Error assembly_error(std::string_view assembler, std::string_view log, std::string_view ptx);

@@ -17,6 +17,7 @@
 #include "runtime/read_rate.h"
 #include "runtime/service_kernel.h"
 #include "runtime/session_base.h"
+#include "runtime/stopwatch.h"
 #include "runtime/weights.h"
 
 namespace lathe {
@@ -28,16 +29,6 @@ static_assert(offsetof(ControlBlock, token) == 0 && offsetof(ControlBlock, posit
 // In place of a token that the device has not chosen yet.
 constexpr std::int32_t kNotYet = std::numeric_limits<std::int32_t>::min();
 constexpr std::chrono::microseconds kBetweenLooks{20};
-
-class Stopwatch {
- public:
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
 
 // The steps that no other step waits for.
 std::vector<int> unawaited(const std::vector<std::vector<int>>& dependencies) {
@@ -118,6 +109,9 @@ class CudaSession final : public SessionBase {
                  context().attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS));
     writes_values_ = writes_values != 0;
     LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
+    report_.cache = device_->cache_counts();
+    report_.notes = device_->notes();
+    report_.notes.insert(report_.notes.end(), plan_.notes.begin(), plan_.notes.end());
     return {};
   }
 
@@ -301,8 +295,6 @@ class CudaSession final : public SessionBase {
       report_.routes += fmt::format("{}{} {} kernel{}", report_.routes.empty() ? "" : ", ",
                                     route_name(route), count, count == 1 ? "" : "s");
     }
-    report_.notes = device_->notes();
-    report_.notes.insert(report_.notes.end(), plan_.notes.begin(), plan_.notes.end());
   }
 
   const ExecutorKind kind_;
@@ -339,6 +331,10 @@ Result<std::shared_ptr<DeviceImpl>> device_for(const SessionOptions& options,
   wanted.compilers = options.compilers;
   wanted.disk_cache = options.disk_cache;
   wanted.cache_directory = options.cache_directory;
+  wanted.cache_read_only = options.cache_read_only;
+  wanted.cache_cap_bytes = options.cache_cap_bytes;
+  wanted.log = options.log;
+  wanted.dump_directory = options.dump_directory;
   return DeviceImpl::open(wanted, platform);
 }
 

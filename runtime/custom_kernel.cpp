@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "runtime/cached_kernel.h"
 #include "runtime/module_map.h"
 
 namespace lathe {
@@ -30,7 +31,6 @@ Error about(Error error, const CustomKernel& custom) {
 Result<Kernel> ModuleMap::make(std::shared_ptr<const CustomKernel> custom) {
   LATHE_ASSIGN(ContextScope scope, context_.enter());
   const Target& target = context_.target();
-  const Assembler& assembler = toolchain_.assembler();
   const bool compiled = custom->language == SourceLanguage::cuda;
   KernelInfo info;
   info.name = custom->name;
@@ -49,19 +49,23 @@ Result<Kernel> ModuleMap::make(std::shared_ptr<const CustomKernel> custom) {
   // The device sources are in reach of an #include, hence the fingerprint.
   const std::string key =
       fmt::format("lathe custom 1\n{} ptx {}\n{}\n{}\n{}\n{}", target.name(), target.ptx_version(),
-                  info.compiler, toolchain_.fingerprint(), assembler.name(), custom->source);
+                  info.compiler, toolchain_.fingerprint(), toolchain_.assembler().name(), custom->source);
   if (const auto known = cache_ ? cache_->find(key) : std::nullopt) {
     info.from_cache = true;
-    if (auto kernel = load_cubin(*known)) return kernel;
+    if (auto kernel = load_cubin(*known)) {
+      tell(custom->name, kernel->info);
+      return kernel;
+    }
     info.from_cache = false;
   }
   const Result<Ptx> ptx = toolchain_.emit(*custom, target);
   if (!ptx) return about(ptx.error(), *custom);
-  const Result<Cubin> cubin = assembler.assemble(ptx.value().text, target);
+  const Result<Cubin> cubin = assemble(custom->name, ptx.value().text, info);
   if (!cubin) return about(cubin.error(), *custom);
   Result<Kernel> kernel = load_cubin(cubin.value());
   if (!kernel) return about(std::move(kernel).error(), *custom);
-  if (cache_) remember(key, cubin.value());
+  if (cache_) keep_cubin(*cache_, key, cubin.value());
+  tell(custom->name, kernel->info);
   return kernel;
 }
 

@@ -18,18 +18,26 @@ constexpr std::array kDefaultRoutes = {Route::llvm, Route::nvrtc, Route::text};
 constexpr std::size_t kMaxArguments = 32;
 
 // The cache, or the reason to do without in `notes`.
-std::optional<DiskCache> open_cache(const DeviceOptions& options, std::vector<std::string>& notes) {
-  const Environment environment = read_environment();
-  if (!options.disk_cache || environment.cache_off) return std::nullopt;
+std::optional<DiskCache> open_cache(const DeviceOptions& options, const Environment& environment,
+                                    const Log& log, std::vector<std::string>& notes) {
+  if (!options.disk_cache || environment.cache_mode == CacheMode::off) return std::nullopt;
+  if (options.cache_directory.empty() && environment.cache_nowhere) return std::nullopt;
   const std::string& directory =
       options.cache_directory.empty() ? environment.cache_directory : options.cache_directory;
-  if (directory.empty()) {
-    notes.push_back("disk cache: off, as neither LATHE_CACHE_DIR nor HOME is set");
-    return std::nullopt;
+  DiskCacheOptions wanted;
+  wanted.read_only = options.cache_read_only || environment.cache_mode == CacheMode::read_only;
+  for (const std::int64_t cap : {environment.cache_cap, options.cache_cap_bytes}) {
+    if (cap > 0) wanted.cap_bytes = cap;
   }
-  auto cache = DiskCache::open(directory);
-  if (cache) return std::move(cache).value();
-  notes.push_back("disk cache: off. " + cache.error().message + " See LATHE_CACHE_DIR.");
+  wanted.log = log;
+  std::string reason = "neither LATHE_CACHE_DIR nor HOME is set";
+  if (!directory.empty()) {
+    auto cache = DiskCache::open(directory, wanted);
+    if (cache) return std::move(cache).value();
+    reason = cache.error().message + " See LATHE_CACHE_DIR.";
+  }
+  if (log) log.write(LogLevel::warning, LogLine("cache", "off").field("why", reason));
+  notes.push_back("disk cache: off. " + reason);
   return std::nullopt;
 }
 
@@ -53,10 +61,22 @@ Result<std::shared_ptr<DeviceImpl>> DeviceImpl::open(const DeviceOptions& option
     LATHE_ASSIGN(device->toolchain_,
                  open_toolchain(device->context_, options.compilers, device->notes_));
   }
-  device->cache_ = open_cache(options, device->notes_);
+  const Environment environment = read_environment();
+  for (const std::string& problem : environment.problems) device->notes_.push_back(problem);
+  const Log log = Log::open(options.log, environment.log, device->notes_);
+  device->trace_.emplace(
+      log, options.dump_directory.empty() ? environment.dump : options.dump_directory);
+  device->cache_ = open_cache(options, environment, log, device->notes_);
   std::vector<Route> routes = options.routes;
   if (routes.empty()) routes.assign(kDefaultRoutes.begin(), kDefaultRoutes.end());
-  device->map_.emplace(device->context_, *device->toolchain_, device->cache(), std::move(routes));
+  device->map_.emplace(device->context_, *device->toolchain_, device->cache(), std::move(routes),
+                       &*device->trace_);
+  if (log) {
+    LogLine line("device", "opened");
+    line.field("device", device->description()).field("assembler", device->assembler());
+    line.field("cache", device->cache_ ? device->cache_->directory().path() : "off");
+    log.write(LogLevel::info, line);
+  }
   return device;
 }
 
@@ -69,6 +89,10 @@ Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
   }
 }
 
+CacheCounts DeviceImpl::cache_counts() const {
+  return cache_ ? cache_->counts() : CacheCounts{};
+}
+
 std::string DeviceImpl::description() const {
   return fmt::format("{}, {}, driver {}", context_.device_name(), context_.target().name(),
                      driver_version_text(context_.driver_version()));
@@ -77,6 +101,9 @@ std::string DeviceImpl::description() const {
 std::vector<std::string> DeviceImpl::notes() const {
   std::vector<std::string> notes = notes_;
   for (std::string& note : map_->notes()) notes.push_back(std::move(note));
+  if (const std::string trouble = trace_->trouble(); !trouble.empty()) {
+    notes.push_back("dump: " + trouble);
+  }
   return notes;
 }
 

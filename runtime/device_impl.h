@@ -24,6 +24,7 @@ class DeviceImpl final : public Device {
   }
   const KernelInfo& info(const Kernel& kernel) const override { return kernel.info; }
   KernelCounts counts() const override { return map_->counts(); }
+  CacheCounts cache_counts() const override;
   std::vector<std::string> notes() const override;
   Result<void> launch(const Kernel& kernel, std::span<const std::uint64_t> arguments,
                       CUstream_st* stream) override;
@@ -32,6 +33,7 @@ class DeviceImpl final : public Device {
   const Driver& driver() const { return context_.driver(); }
   const Toolchain& toolchain() const { return *toolchain_; }
   const DiskCache* cache() const { return cache_ ? &*cache_ : nullptr; }
+  const ModuleMap& kernels() const { return *map_; }
 
  private:
   explicit DeviceImpl(Context context) : context_(std::move(context)) {}
@@ -40,6 +42,7 @@ class DeviceImpl final : public Device {
   Context context_;
   std::vector<std::string> notes_;
   std::unique_ptr<Toolchain> toolchain_;
+  std::optional<KernelTrace> trace_;
   std::optional<DiskCache> cache_;
   std::optional<ModuleMap> map_;
 };

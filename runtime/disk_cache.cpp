@@ -1,10 +1,8 @@
-// Owns the files of the cache: their layout, their checks, and their publication.
+// Owns the look-up, the publication and the eviction of cache entries.
 #include "runtime/disk_cache.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,245 +10,213 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <mutex>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "runtime/cache_entry.h"
 
 namespace lathe {
 namespace {
 
-constexpr char kMagic[8] = {'L', 'A', 'T', 'H', 'E', 'K', '1', '\n'};
 constexpr std::int64_t kStaleTemporarySeconds = 3600;
-// No kernel comes near this; a larger length field is damage.
-constexpr std::uint64_t kMaxEntry = std::uint64_t{1} << 28;
 
-// An entry: this header, the key's text, the payload.
-struct Header {
-  char magic[8];
-  std::uint64_t key_bytes;
-  std::uint64_t payload_bytes;
-  std::uint64_t checksum;  // xxh3-64 of key and payload
-};
+// Each process looks at the whole directory once for so many bytes of its own, and then trims to
+// so many less than the cap. So eight processes that write at once stay under it.
+constexpr std::int64_t kPartUnseen = 64;
+constexpr std::int64_t kPartSpare = 8;
 
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(const FileDescriptor&) = delete;
-  ~FileDescriptor() { close(); }
-  int get() const { return fd_; }
-  bool close() {
-    const bool closed = fd_ < 0 || ::close(fd_) == 0;
-    fd_ = -1;
-    return closed;
-  }
-
- private:
-  int fd_;
-};
-
-std::uint64_t checksum(std::string_view key, std::span<const std::byte> payload) {
-  XXH3_state_t state;
-  XXH3_64bits_reset(&state);
-  XXH3_64bits_update(&state, key.data(), key.size());
-  XXH3_64bits_update(&state, payload.data(), payload.size());
-  return XXH3_64bits_digest(&state);
-}
-
-Error io_error(const std::string& path, const char* what) {
-  return Error{Code::io, fmt::format("Cannot {} {}: {}.", what, path, std::strerror(errno)), {}};
-}
-
-bool write_all(int fd, const void* data, std::size_t size) {
-  const char* at = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t written = ::write(fd, at, size);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    at += written;
-    size -= std::size_t(written);
-  }
-  return true;
-}
-
-bool read_all(int fd, void* data, std::size_t size) {
-  char* at = static_cast<char*>(data);
-  while (size > 0) {
-    const ssize_t got = ::read(fd, at, size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    at += got;
-    size -= std::size_t(got);
-  }
-  return true;
-}
-
-Result<void> make_directory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return {};
-  return io_error(path, "create the cache directory");
-}
-
-// What somebody else could have written would run on the GPU in this user's name.
-Result<void> check_private(const std::string& path) {
-  struct stat info = {};
-  if (::stat(path.c_str(), &info) != 0) return io_error(path, "examine the cache directory");
-  if (!S_ISDIR(info.st_mode)) {
-    return Error{Code::io, fmt::format("The cache directory {} is not a directory.", path), {}};
-  }
-  if (info.st_uid != ::geteuid()) {
-    return Error{
-        Code::io, fmt::format("The cache directory {} belongs to another user.", path), {}};
-  }
-  if (info.st_mode & (S_IWGRP | S_IWOTH)) {
-    return Error{Code::io, fmt::format("Others may write to the cache directory {}.", path), {}}
-        .with("hint", fmt::format("chmod 700 {}", path));
-  }
-  return {};
-}
-
-// Calls visit(path, info) for the regular files of a directory.
-template <typename Visit>
-void for_each_file(const std::string& directory, Visit visit) {
-  DIR* listing = ::opendir(directory.c_str());
-  if (!listing) return;
-  while (const dirent* entry = ::readdir(listing)) {
-    const std::string path = directory + "/" + entry->d_name;
-    struct stat info = {};
-    if (::lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) visit(path, info);
-  }
-  ::closedir(listing);
+bool same_file(const struct stat& a, const struct stat& b) {
+  return a.st_ino == b.st_ino && a.st_size == b.st_size && a.st_mtim.tv_sec == b.st_mtim.tv_sec &&
+         a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
 }
 
 }  // namespace
 
-Result<DiskCache> DiskCache::open(const std::string& directory, std::int64_t cap_bytes) {
-  if (directory.empty()) return Error{Code::io, "No cache directory is known.", {}};
-  for (std::size_t at = directory.find('/', 1); at != directory.npos;
-       at = directory.find('/', at + 1)) {
-    LATHE_TRY(make_directory(directory.substr(0, at)));
-  }
-  const std::string versioned = directory + "/v1";
-  LATHE_TRY(make_directory(directory));
-  LATHE_TRY(check_private(directory));
-  LATHE_TRY(make_directory(versioned));
-  LATHE_TRY(check_private(versioned));
-  LATHE_TRY(make_directory(versioned + "/tmp"));
-  LATHE_TRY(check_private(versioned + "/tmp"));
-  return DiskCache(versioned, cap_bytes);
-}
+struct DiskCache::Shared {
+  std::atomic<std::int64_t> hits = 0, misses = 0, rejects = 0, writes = 0, write_failures = 0,
+                            evictions = 0, bytes_read = 0, bytes_written = 0, bytes_evicted = 0;
+  std::mutex mutex;  // guards what follows
+  std::string trouble;
+  bool looked = false;         // at the whole directory
+  std::int64_t unseen = 0;     // bytes written since
+  std::int64_t in_flight = 0;  // of these, bytes whose files may not be there yet
+};
 
-std::string DiskCache::digest(std::string_view key) {
-  const XXH128_hash_t hash = XXH3_128bits(key.data(), key.size());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
-}
+DiskCache::DiskCache(CacheDirectory directory, DiskCacheOptions options)
+    : directory_(std::move(directory)),
+      options_(std::move(options)),
+      shared_(std::make_unique<Shared>()) {}
+DiskCache::DiskCache(DiskCache&&) noexcept = default;
+DiskCache& DiskCache::operator=(DiskCache&&) noexcept = default;
+DiskCache::~DiskCache() = default;
 
-std::string DiskCache::path_of(std::string_view digest) const {
-  return fmt::format("{}/{}/{}", directory_, digest.substr(0, 2), digest.substr(2));
+Result<DiskCache> DiskCache::open(const std::string& directory, DiskCacheOptions options) {
+  LATHE_ASSIGN(CacheDirectory folders, CacheDirectory::open(directory, options.read_only));
+  return DiskCache(std::move(folders), std::move(options));
 }
 
 std::optional<std::vector<std::byte>> DiskCache::find(std::string_view key) const {
-  return read(digest(key), key);
+  return read(cache_digest(key), key);
 }
 
 std::optional<std::vector<std::byte>> DiskCache::find_digest(std::string_view digest) const {
   // The name comes from a file: it must not lead anywhere else.
-  if (digest.size() != 32 || digest.find_first_not_of("0123456789abcdef") != digest.npos) return {};
+  if (!is_cache_digest(digest)) return {};
   return read(digest, std::nullopt);
 }
 
-std::optional<std::vector<std::byte>> DiskCache::read(std::string_view name,
+std::optional<std::vector<std::byte>> DiskCache::read(std::string_view digest,
                                                       std::optional<std::string_view> key) const {
-  const std::string path = path_of(name);
-  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (file.get() < 0) return {};
   struct stat before = {};
-  if (::fstat(file.get(), &before) != 0 || !S_ISREG(before.st_mode)) return {};
-
-  Header header = {};
-  std::string stored_key;
-  std::vector<std::byte> payload;
-  const auto size = std::uint64_t(before.st_size);
-  const bool good = [&] {
-    if (!read_all(file.get(), &header, sizeof header)) return false;
-    if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return false;
-    if (header.key_bytes > kMaxEntry || header.payload_bytes > kMaxEntry) return false;
-    if (size != sizeof header + header.key_bytes + header.payload_bytes) return false;
-    stored_key.resize(header.key_bytes);
-    payload.resize(header.payload_bytes);
-    return read_all(file.get(), stored_key.data(), stored_key.size()) &&
-           read_all(file.get(), payload.data(), payload.size()) &&
-           checksum(stored_key, payload) == header.checksum && digest(stored_key) == name;
-  }();
-  if (!good) {
-    // Removed, so that it is made anew; unless another process has just replaced it.
-    struct stat now = {};
-    if (::lstat(path.c_str(), &now) == 0 && now.st_ino == before.st_ino &&
-        now.st_size == before.st_size && now.st_mtim.tv_sec == before.st_mtim.tv_sec &&
-        now.st_mtim.tv_nsec == before.st_mtim.tv_nsec) {
-      ::unlink(path.c_str());
+  auto contents = directory_.read(digest, before);
+  if (!contents || (key && contents->key != *key)) {
+    ++shared_->misses;
+    if (!contents && contents.error().code != Code::not_found) {
+      reject(digest, before, contents.error());
     }
     return {};
   }
-  if (key && stored_key != *key) return {};
   // File systems are often mounted without access times; the cap's order of eviction needs them.
   const timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
-  ::futimens(file.get(), times);
-  return payload;
+  ::utimensat(AT_FDCWD, directory_.path_of(digest).c_str(), times, AT_SYMLINK_NOFOLLOW);
+  ++shared_->hits;
+  shared_->bytes_read += before.st_size;
+  return std::move(contents->payload);
+}
+
+// Damage is removed, so that the entry is made anew; unless another process has just replaced it.
+void DiskCache::reject(std::string_view digest, const struct stat& before, const Error& why) const {
+  ++shared_->rejects;
+  if (options_.log) {
+    options_.log.write(LogLevel::warning,
+                       LogLine("cache", "reject").field("entry", digest).field("why", why.message));
+  }
+  if (why.code != Code::corrupt_file || options_.read_only) return;
+  const std::string path = directory_.path_of(digest);
+  struct stat now = {};
+  if (::lstat(path.c_str(), &now) == 0 && same_file(now, before)) ::unlink(path.c_str());
 }
 
 Result<void> DiskCache::store(std::string_view key, std::span<const std::byte> payload) const {
-  const std::string name = digest(key);
-  const std::string path = path_of(name);
-  LATHE_TRY(make_directory(path.substr(0, path.rfind('/'))));
-
-  std::string temporary = directory_ + "/tmp/XXXXXX";
-  FileDescriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (file.get() < 0) return io_error(temporary, "create");
-  Header header = {};
-  std::memcpy(header.magic, kMagic, sizeof kMagic);
-  header.key_bytes = key.size();
-  header.payload_bytes = payload.size();
-  header.checksum = checksum(key, payload);
-  const bool written = ::fchmod(file.get(), 0600) == 0 &&
-                       write_all(file.get(), &header, sizeof header) &&
-                       write_all(file.get(), key.data(), key.size()) &&
-                       write_all(file.get(), payload.data(), payload.size()) &&
-                       ::fsync(file.get()) == 0 && file.close();
-  if (!written || ::rename(temporary.c_str(), path.c_str()) != 0) {
-    Error error = io_error(path, "write");
-    ::unlink(temporary.c_str());
-    return error;
+  if (options_.read_only) return {};
+  const std::int64_t bytes = cache_entry_bytes(key, payload);
+  Result<void> stored = make_room(bytes);
+  if (stored) {
+    stored = publish(key, payload);
+    std::lock_guard lock(shared_->mutex);
+    shared_->in_flight -= bytes;
   }
+  if (stored) {
+    ++shared_->writes;
+    shared_->bytes_written += bytes;
+    return {};
+  }
+  ++shared_->write_failures;
+  if (options_.log) {
+    options_.log.write(LogLevel::warning, LogLine("cache", "not-written")
+                                              .field("entry", cache_digest(key))
+                                              .field("why", stored.error().message));
+  }
+  std::lock_guard lock(shared_->mutex);
+  if (shared_->trouble.empty()) shared_->trouble = stored.error().message;
+  return stored;
+}
+
+Result<void> DiskCache::publish(std::string_view key, std::span<const std::byte> payload) const {
+  const std::string digest = cache_digest(key);
+  const std::string path = directory_.path_of(digest);
+  LATHE_TRY(directory_.make_folder(digest));
+  std::string temporary;
+  LATHE_ASSIGN(FileDescriptor file, directory_.make_temporary(temporary));
+  // Closed last of all: on a network file system that is where a full disk shows.
+  const bool written = write_cache_entry(file, key, payload) && ::fsync(file.get()) == 0 &&
+                       file.close() && ::rename(temporary.c_str(), path.c_str()) == 0;
+  if (written) return {};
+  Error error{Code::io, fmt::format("Cannot write {}: {}.", path, std::strerror(errno)), {}};
+  ::unlink(temporary.c_str());
+  return error;
+}
+
+Result<void> DiskCache::make_room(std::int64_t bytes) const {
+  const std::int64_t target = options_.cap_bytes - options_.cap_bytes / kPartSpare;
+  if (bytes > target) {
+    return Error{Code::io,
+                 fmt::format("An entry of {} bytes has no room in a cache of {} bytes.", bytes,
+                             options_.cap_bytes),
+                 {}};
+  }
+  std::lock_guard lock(shared_->mutex);
+  shared_->in_flight += bytes;
+  shared_->unseen += bytes;
+  if (shared_->looked && shared_->unseen <= options_.cap_bytes / kPartUnseen) return {};
+  trim_to(std::max<std::int64_t>(target - shared_->in_flight, 0));
+  shared_->looked = true;
+  shared_->unseen = shared_->in_flight;
   return {};
 }
 
 void DiskCache::trim() const {
+  if (!options_.read_only) trim_to(options_.cap_bytes);
+}
+
+void DiskCache::trim_to(std::int64_t bytes) const {
   struct File {
     std::string path;
-    std::int64_t bytes;
-    timespec read;
+    struct stat info;
   };
   std::vector<File> files;
   std::int64_t total = 0;
-  for (int folder = 0; folder < 256; ++folder) {
-    for_each_file(fmt::format("{}/{:02x}", directory_, folder),
-                  [&](const std::string& path, const struct stat& info) {
-                    files.push_back({path, info.st_size, info.st_atim});
-                    total += info.st_size;
-                  });
-  }
-  // What a killed process left behind.
+  directory_.for_each_entry(
+      [&](const std::string&, const std::string& path, const struct stat& info) {
+        files.push_back({path, info});
+        total += info.st_size;
+      });
   const std::time_t now = std::time(nullptr);
-  for_each_file(directory_ + "/tmp", [&](const std::string& path, const struct stat& info) {
-    if (now - info.st_mtime > kStaleTemporarySeconds) ::unlink(path.c_str());
+  directory_.for_each_temporary([&](const std::string& path, const struct stat& info) {
+    const bool stale = now - info.st_mtime > kStaleTemporarySeconds;
+    if (!stale || ::unlink(path.c_str()) != 0) total += info.st_size;
   });
-  if (total <= cap_) return;
+  if (total <= bytes) return;
   std::sort(files.begin(), files.end(), [](const File& a, const File& b) {
-    return std::pair(a.read.tv_sec, a.read.tv_nsec) < std::pair(b.read.tv_sec, b.read.tv_nsec);
+    const timespec& read_a = a.info.st_atim;
+    const timespec& read_b = b.info.st_atim;
+    return std::pair(read_a.tv_sec, read_a.tv_nsec) < std::pair(read_b.tv_sec, read_b.tv_nsec);
   });
+  std::int64_t evictions = 0, evicted = 0;
   for (const File& file : files) {
-    if (total <= cap_) break;
-    if (::unlink(file.path.c_str()) == 0) total -= file.bytes;
+    if (total <= bytes) break;
+    const bool gone = ::unlink(file.path.c_str()) == 0;
+    if (!gone && errno != ENOENT) continue;
+    total -= file.info.st_size;
+    if (!gone) continue;  // another process was faster
+    ++evictions;
+    evicted += file.info.st_size;
   }
+  shared_->evictions += evictions;
+  shared_->bytes_evicted += evicted;
+  if (evictions > 0 && options_.log) {
+    options_.log.write(LogLevel::info, LogLine("cache", "evict")
+                                           .field("entries", evictions)
+                                           .field("bytes", evicted)
+                                           .field("left_bytes", total));
+  }
+}
+
+CacheCounts DiskCache::counts() const {
+  const Shared& s = *shared_;
+  return {.hits = s.hits,
+          .misses = s.misses,
+          .rejects = s.rejects,
+          .writes = s.writes,
+          .write_failures = s.write_failures,
+          .evictions = s.evictions,
+          .bytes_read = s.bytes_read,
+          .bytes_written = s.bytes_written,
+          .bytes_evicted = s.bytes_evicted};
+}
+
+std::string DiskCache::trouble() const {
+  std::lock_guard lock(shared_->mutex);
+  return shared_->trouble;
 }
 
 }  // namespace lathe

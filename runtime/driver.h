@@ -23,6 +23,7 @@ namespace lathe {
   X(cuDeviceGetCount)                            \
   X(cuDeviceGetName)                             \
   X(cuDeviceGetAttribute)                        \
+  X(cuDeviceTotalMem)                            \
   X(cuDevicePrimaryCtxRetain)                    \
   X(cuDevicePrimaryCtxRelease)                   \
   X(cuCtxPushCurrent)                            \

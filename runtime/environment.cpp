@@ -1,25 +1,109 @@
 // Owns the reading of the environment.
 #include "runtime/environment.h"
 
+#include <fmt/format.h>
+
+#include <charconv>
 #include <cstdlib>
+#include <limits>
 #include <string_view>
 
 namespace lathe {
 namespace {
 
+using enum VariableReader;
+
 constexpr EnvironmentVariable kVariables[] = {
-    {"LATHE_CACHE_DIR", "directory of the compiled kernels kept between runs"},
-    {"LATHE_CACHE", "off: keep nothing between runs"},
-    {"LATHE_NVRTC", "path of libnvrtc, the compiler of the nvrtc route"},
-    {"LATHE_LLVM", "path of liblathe_llvm, the compiler of the llvm route"},
-    {"LATHE_NVJITLINK", "path of libnvJitLink, the assembler; off: the driver's own"},
-    {"XDG_CACHE_HOME", "where LATHE_CACHE_DIR is not set: the cache is XDG_CACHE_HOME/lathe"},
-    {"HOME", "where neither is set: the cache is HOME/.cache/lathe"},
+    {Variable::cache, library, "LATHE_CACHE", "on, read-only or off", "on",
+     "whether compiled kernels are kept between runs; read-only takes what is there and writes "
+     "nothing"},
+    {Variable::cache_directory, library, "LATHE_CACHE_DIR", "folder", "XDG_CACHE_HOME/lathe",
+     "where they are kept; empty: nowhere"},
+    {Variable::cache_cap, library, "LATHE_CACHE_CAP", "size, as 200M or 2G", "512M",
+     "how many bytes they may take; beyond that, those read longest ago go"},
+    {Variable::xdg_cache_home, library, "XDG_CACHE_HOME", "folder", "HOME/.cache",
+     "where caches of all programs are"},
+    {Variable::home, library, "HOME", "folder", "no cache", "whose .cache is meant"},
+    {Variable::log, library, "LATHE_LOG", "stderr or file", "no log",
+     "where a line goes for each kernel and each trouble of the cache; a file is added to"},
+    {Variable::dump, library, "LATHE_DUMP", "folder", "no files",
+     "where the PTX and the cubin of each kernel that is built are written"},
+    {Variable::nvrtc, library, "LATHE_NVRTC", "file", "libnvrtc.so.13 or .12",
+     "the compiler of the nvrtc route"},
+    {Variable::llvm, library, "LATHE_LLVM", "file", "liblathe_llvm.so",
+     "the compiler of the llvm route"},
+    {Variable::nvjitlink, library, "LATHE_NVJITLINK", "file or off", "libnvJitLink.so.13 or .12",
+     "the assembler; off: the driver's own"},
+    {Variable::cuda_home, programs, "CUDA_HOME", "folder", "CUDA_PATH",
+     "the CUDA toolkit whose bin/ptxas `dump_ptx --assemble` runs"},
+    {Variable::cuda_path, programs, "CUDA_PATH", "folder", "/usr/local/cuda", "the same"},
+    {Variable::path, programs, "PATH", "folders", "none", "where ptxas is looked for after these"},
+    {Variable::terminal, programs, "TERM", "name", "dumb",
+     "dumb: progress is printed in lines of their own, not redrawn"},
+    {Variable::visible_devices, driver, "CUDA_VISIBLE_DEVICES", "GPU numbers", "all",
+     "which GPUs there are for this process"},
 };
 
-std::string read(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
+constexpr bool is_in_order() {
+  for (std::size_t i = 0; i < std::size(kVariables); ++i) {
+    if (std::size_t(kVariables[i].variable) != i) return false;
+  }
+  return true;
+}
+static_assert(is_in_order(), "environment_variable() takes a variable's number for its place");
+
+std::string text_of(Variable variable) {
+  return environment_value(variable).value_or("");
+}
+
+// 0 for what is not a number with an optional K, M or G, or does not fit.
+std::int64_t size_of(std::string_view text) {
+  std::int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, status] = std::from_chars(text.data(), end, number);
+  if (status != std::errc{} || number <= 0 || end - rest > 1) return 0;
+  const std::string_view units = "KMG";
+  int shift = 0;
+  if (rest != end) {
+    const auto unit = units.find(char(*rest & ~0x20));
+    if (unit == units.npos) return 0;
+    shift = 10 * (int(unit) + 1);
+  }
+  if (number > (std::numeric_limits<std::int64_t>::max() >> shift)) return 0;
+  return number << shift;
+}
+
+std::string problem(Variable variable, const std::string& value) {
+  const EnvironmentVariable& row = environment_variable(variable);
+  return fmt::format("{} is \"{}\", and not {}; it counts as not set.", row.name, value, row.type);
+}
+
+void read_cache(Environment& environment) {
+  const std::string mode = text_of(Variable::cache);
+  if (mode == "off") {
+    environment.cache_mode = CacheMode::off;
+  } else if (mode == "read-only") {
+    environment.cache_mode = CacheMode::read_only;
+  } else if (!mode.empty() && mode != "on") {
+    environment.problems.push_back(problem(Variable::cache, mode));
+  }
+  if (const std::string cap = text_of(Variable::cache_cap); !cap.empty()) {
+    environment.cache_cap = size_of(cap);
+    if (!environment.cache_cap) environment.problems.push_back(problem(Variable::cache_cap, cap));
+  }
+  if (const auto directory = environment_value(Variable::cache_directory)) {
+    environment.cache_directory = *directory;
+    environment.cache_nowhere = directory->empty();
+    return;
+  }
+  const std::string xdg = text_of(Variable::xdg_cache_home);
+  const std::string home = text_of(Variable::home);
+  // The XDG specification says to ignore a relative path.
+  if (xdg.starts_with('/')) {
+    environment.cache_directory = xdg + "/lathe";
+  } else if (home.starts_with('/')) {
+    environment.cache_directory = home + "/.cache/lathe";
+  }
 }
 
 }  // namespace
@@ -28,23 +112,23 @@ std::span<const EnvironmentVariable> environment_variables() {
   return kVariables;
 }
 
+const EnvironmentVariable& environment_variable(Variable variable) {
+  return kVariables[std::size_t(variable)];
+}
+
+std::optional<std::string> environment_value(Variable variable) {
+  if (const char* value = std::getenv(environment_variable(variable).name)) return value;
+  return std::nullopt;
+}
+
 Environment read_environment() {
   Environment environment;
-  environment.cache_directory = read("LATHE_CACHE_DIR");
-  if (environment.cache_directory.empty()) {
-    const std::string xdg = read("XDG_CACHE_HOME");
-    const std::string home = read("HOME");
-    // The XDG specification says to ignore a relative path.
-    if (xdg.starts_with('/')) {
-      environment.cache_directory = xdg + "/lathe";
-    } else if (home.starts_with('/')) {
-      environment.cache_directory = home + "/.cache/lathe";
-    }
-  }
-  environment.cache_off = read("LATHE_CACHE") == "off";
-  environment.nvrtc = read("LATHE_NVRTC");
-  environment.llvm = read("LATHE_LLVM");
-  environment.nvjitlink = read("LATHE_NVJITLINK");
+  read_cache(environment);
+  environment.log = text_of(Variable::log);
+  environment.dump = text_of(Variable::dump);
+  environment.nvrtc = text_of(Variable::nvrtc);
+  environment.llvm = text_of(Variable::llvm);
+  environment.nvjitlink = text_of(Variable::nvjitlink);
   return environment;
 }
 

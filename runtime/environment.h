@@ -1,26 +1,29 @@
-// Owns the environment variables of Lathe: the only place that reads them.
+// Owns what the environment variables mean to the library.
 #pragma once
 
-#include <span>
+#include <cstdint>
 #include <string>
+#include <vector>
+
+#include "lathe/runtime/environment.h"
 
 namespace lathe {
 
-struct EnvironmentVariable {
-  const char* name;
-  const char* meaning;
-};
-
-// Every variable that Lathe reads, in the order of docs/environment.md.
-std::span<const EnvironmentVariable> environment_variables();
+enum class CacheMode : std::uint8_t { read_write, read_only, off };
 
 // The values when it was called. An option given in code always wins over them.
 struct Environment {
   std::string cache_directory;  // LATHE_CACHE_DIR, XDG_CACHE_HOME/lathe or HOME/.cache/lathe
-  bool cache_off = false;       // LATHE_CACHE=off
-  std::string nvrtc;            // LATHE_NVRTC
-  std::string llvm;             // LATHE_LLVM
-  std::string nvjitlink;        // LATHE_NVJITLINK
+  bool cache_nowhere = false;   // LATHE_CACHE_DIR is set, and empty
+  CacheMode cache_mode = CacheMode::read_write;
+  std::int64_t cache_cap = 0;  // bytes; 0: not set
+  std::string log;             // "stderr", or a file's path
+  std::string dump;            // a folder
+  std::string nvrtc;
+  std::string llvm;
+  std::string nvjitlink;
+  // A sentence for each value that makes no sense; it counts as not set.
+  std::vector<std::string> problems;
 };
 Environment read_environment();
 

@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <new>
 #include <system_error>
 #include <thread>
+
+#include "runtime/cache_entry.h"
+#include "runtime/cached_kernel.h"
+#include "runtime/stopwatch.h"
 
 namespace lathe {
 
@@ -18,51 +21,19 @@ struct ModuleMap::Flight {
   Error error;
 };
 
-// What the quick index of the disk cache says about a key: enough to load it without a compiler.
-struct ModuleMap::CachedKernel {
-  std::string entry;
-  Geometry geometry;
-  Cubin cubin;
-
-  static std::string record(const Ptx& ptx, std::string_view digest) {
-    return fmt::format("{} {} {} {} {} {}", digest, ptx.entry, ptx.geometry.grid_x,
-                       ptx.geometry.grid_y, ptx.geometry.threads, ptx.geometry.shared_bytes);
-  }
-  // The digest, with `entry` and `geometry` filled in; empty when the record is damaged.
-  std::string parse(std::string_view record) {
-    std::vector<std::string_view> words;
-    for (std::size_t begin = 0; begin <= record.size();) {
-      const std::size_t end = std::min(record.find(' ', begin), record.size());
-      words.push_back(record.substr(begin, end - begin));
-      begin = end + 1;
-    }
-    if (words.size() != 6) return {};
-    entry = words[1];
-    unsigned* const numbers[] = {&geometry.grid_x, &geometry.grid_y, &geometry.threads,
-                                 &geometry.shared_bytes};
-    for (std::size_t i = 0; i < 4; ++i) {
-      const std::string_view word = words[i + 2];
-      const auto [end, status] =
-          std::from_chars(word.data(), word.data() + word.size(), *numbers[i]);
-      if (status != std::errc{} || end != word.data() + word.size()) return {};
-    }
-    return std::string(words[0]);
-  }
-};
-
 namespace {
 
 constexpr unsigned kDefaultSharedLimit = 48 * 1024;
 
-std::string text_of(const std::vector<std::byte>& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 }  // namespace
 
 ModuleMap::ModuleMap(const Context& context, const Toolchain& toolchain, const DiskCache* cache,
-                     std::vector<Route> routes)
-    : context_(context), toolchain_(toolchain), cache_(cache), routes_(std::move(routes)) {}
+                     std::vector<Route> routes, const KernelTrace* trace)
+    : context_(context),
+      toolchain_(toolchain),
+      cache_(cache),
+      routes_(std::move(routes)),
+      trace_(trace) {}
 
 ModuleMap::~ModuleMap() {
   const auto scope = context_.enter();
@@ -199,9 +170,11 @@ Result<Kernel> ModuleMap::make(const KernelKey& key) {
       if (!passed_over.empty()) {
         note(fmt::format("{} took {}; {}", route_name(route), key.text(), passed_over));
       }
+      tell(key.text(), made->info);
       return made;
     }
     Error& error = made.error();
+    if (trace_) trace_->tell("refused", key.text(), route_name(route), error);
     // A driver or memory failure is not the route's, and would only repeat itself on the next.
     if (error.code == Code::driver || error.code == Code::out_of_memory) {
       return std::move(error).with("key", key.text());
@@ -228,70 +201,79 @@ Result<Kernel> ModuleMap::make_by(Route route, const KernelKey& key) {
   info.route = route;
   info.compiler = compiler;
 
-  const std::string quick_key =
-      fmt::format("lathe key 1\n{}\n{} ptx {}\n{}\n{}\n{}\n{}\n", key.text(), target.name(),
-                  target.ptx_version(), route_name(route), compiler, toolchain_.fingerprint(),
-                  assembler.name());
-  if (auto cached = find_cached(quick_key)) {
-    info.geometry = cached->geometry;
+  const std::string kernel_key =
+      record_key(key.text(), target, route, compiler, toolchain_.fingerprint(), assembler);
+  // What the driver refuses of the cache's is not worth keeping: it is built.
+  if (const auto cached = cache_ ? find_kernel(*cache_, kernel_key) : std::nullopt) {
+    info.geometry = cached->record.geometry;
     info.from_cache = true;
-    // What the driver refuses is not worth keeping: build it.
-    if (auto kernel = load(info, params, cached->entry, cached->cubin)) return kernel;
-    info.from_cache = false;
+    if (auto kernel = load(info, params, cached->record.entry, cached->cubin)) return kernel;
   }
 
   LATHE_ASSIGN(const Ptx ptx, toolchain_.emit(key, target, route));
+  info.emit_ms = ptx.milliseconds;
   info.geometry = ptx.geometry;
   const std::string content_key = cubin_key(ptx.text, target, assembler);
-  std::optional<Cubin> known = cache_ ? cache_->find(content_key) : std::nullopt;
-  if (known) {
+  const KernelRecord record{cache_digest(content_key), ptx.entry, ptx.geometry};
+  if (const auto known = cache_ ? cache_->find(content_key) : std::nullopt) {
     info.from_cache = true;
     if (auto kernel = load(info, params, ptx.entry, *known)) {
-      remember(quick_key, CachedKernel::record(ptx, DiskCache::digest(content_key)));
+      keep_record(*cache_, kernel_key, record);
       return kernel;
     }
-    info.from_cache = false;
   }
-  LATHE_ASSIGN(const Cubin cubin, assembler.assemble(ptx.text, target));
+  info.from_cache = false;
+  LATHE_ASSIGN(const Cubin cubin, assemble(key.text(), ptx.text, info));
   LATHE_ASSIGN(Kernel kernel, load(info, params, ptx.entry, cubin));
-  if (cache_ && remember(content_key, cubin)) {
-    remember(quick_key, CachedKernel::record(ptx, DiskCache::digest(content_key)));
-  }
+  if (cache_ && keep_cubin(*cache_, content_key, cubin)) keep_record(*cache_, kernel_key, record);
   return kernel;
 }
 
-std::optional<ModuleMap::CachedKernel> ModuleMap::find_cached(const std::string& quick_key) const {
-  if (!cache_) return {};
-  const auto record = cache_->find(quick_key);
-  if (!record) return {};
-  CachedKernel cached;
-  const std::string digest = cached.parse(text_of(*record));
-  if (digest.empty()) return {};
-  auto cubin = cache_->find_digest(digest);
-  if (!cubin) return {};
-  cached.cubin = *std::move(cubin);
-  return cached;
+Result<Cubin> ModuleMap::assemble(std::string_view subject, const std::string& ptx,
+                                  KernelInfo& info) const {
+  const Assembler& assembler = toolchain_.assembler();
+  const std::string digest = cache_digest(ptx);
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto found = refused_.find(digest); found != refused_.end()) return found->second;
+  }
+  const std::string name = fmt::format("{}.{}", subject, route_name(info.route));
+  const std::string path =
+      trace_ ? trace_->dump(name, "ptx", std::as_bytes(std::span(ptx))) : std::string();
+  const Stopwatch assembling;
+  Result<Cubin> cubin = assembler.assemble(ptx, context_.target());
+  info.assemble_ms = assembling.milliseconds();
+  if (cubin) {
+    info.cubin_bytes = std::int64_t(cubin->size());
+    if (trace_) trace_->dump(name, "cubin", *cubin);
+    return cubin;
+  }
+  Error error = std::move(cubin).error();
+  if (!path.empty()) error.details.push_back({"path", path});
+  // A driver that failed may recover; PTX that was refused is no better the next time.
+  if (error.code == Code::compile) {
+    std::lock_guard lock(mutex_);
+    refused_.emplace(digest, error);
+  }
+  return error;
 }
 
-bool ModuleMap::remember(const std::string& key, std::span<const std::byte> payload) {
-  const Result<void> stored = cache_->store(key, payload);
-  if (!stored) note("disk cache: " + stored.error().message);
-  return bool(stored);
-}
-
-bool ModuleMap::remember(const std::string& key, const std::string& record) {
-  return remember(key, std::as_bytes(std::span(record)));
+void ModuleMap::tell(std::string_view subject, const KernelInfo& info) const {
+  if (trace_) trace_->tell(info.from_cache ? "cached" : "built", subject, info);
 }
 
 Result<Kernel> ModuleMap::load(const KernelInfo& info, std::vector<Param> params,
                                const std::string& entry, const Cubin& cubin) {
+  const Stopwatch loading;
   Kernel kernel;
   kernel.info = info;
+  kernel.info.cubin_bytes = std::int64_t(cubin.size());
   kernel.params = std::move(params);
   const Driver& driver = context_.driver();
   LATHE_DRIVER_CALL(driver, cuLibraryLoadData, &kernel.library, cubin.data(), nullptr, nullptr, 0,
                     nullptr, nullptr, 0);
   Result<void> finished = finish(kernel, entry);
+  kernel.info.load_ms = loading.milliseconds();
   if (finished) return kernel;
   driver.cuLibraryUnload(kernel.library);
   return std::move(finished).error();
@@ -355,8 +337,11 @@ void ModuleMap::note(std::string text) {
 }
 
 std::vector<std::string> ModuleMap::notes() const {
+  const std::string trouble = cache_ ? cache_->trouble() : std::string();
   std::lock_guard lock(mutex_);
-  return notes_;
+  std::vector<std::string> notes = notes_;
+  if (!trouble.empty()) notes.push_back("disk cache: not written. " + trouble);
+  return notes;
 }
 
 }  // namespace lathe

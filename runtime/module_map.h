@@ -18,6 +18,7 @@
 #include "lathe/runtime/device.h"
 #include "runtime/context.h"
 #include "runtime/disk_cache.h"
+#include "runtime/kernel_trace.h"
 #include "runtime/platform.h"
 
 namespace lathe {
@@ -33,15 +34,15 @@ struct Kernel {
 
 class ModuleMap {
  public:
-  // All of these must outlive the map. `cache` may be null.
+  // All of these must outlive the map. `cache` and `trace` may be null.
   ModuleMap(const Context& context, const Toolchain& toolchain, const DiskCache* cache,
-            std::vector<Route> routes);
+            std::vector<Route> routes, const KernelTrace* trace = nullptr);
   ~ModuleMap();
   ModuleMap(const ModuleMap&) = delete;
   ModuleMap& operator=(const ModuleMap&) = delete;
 
   // From memory, else from disk, else built. Other threads that want the same key wait for it. The
-  // error lists what each route said; a later call tries again.
+  // error lists what each route said; a later call tries again, but not to assemble the same PTX.
   Result<const Kernel*> get(const KernelKey& key);
   // The same of a kernel of the caller's own, by its name.
   Result<const Kernel*> get(const CustomKernel& custom);
@@ -53,13 +54,18 @@ class ModuleMap {
   // True when get() would return without building or loading.
   bool loaded(const KernelKey& key) const;
 
+  // Machine code for the PTX of `subject`, written beside it where LATHE_DUMP says so. What the
+  // assembler has refused stays refused, with the same error. Sets the info's time and size.
+  Result<Cubin> assemble(std::string_view subject, const std::string& ptx, KernelInfo& info) const;
+  // Tells the log of a kernel that was loaded.
+  void tell(std::string_view subject, const KernelInfo& info) const;
+
   KernelCounts counts() const;
   // Routes that refused a key before another took it, and a cache that could not be written.
   std::vector<std::string> notes() const;
 
  private:
   struct Flight;
-  struct CachedKernel;
 
   // What `flights` holds for the name, or what `make` makes: once, while others wait.
   template <typename Name, typename Make>
@@ -68,12 +74,8 @@ class ModuleMap {
   Result<Kernel> make(const KernelKey& key);
   Result<Kernel> make(std::shared_ptr<const CustomKernel> custom);
   Result<Kernel> make_by(Route route, const KernelKey& key);
-  std::optional<CachedKernel> find_cached(const std::string& quick_key) const;
   Result<Kernel> load(const KernelInfo& info, std::vector<Param> params, const std::string& entry,
                       const Cubin& cubin);
-  // Writes to the disk cache; a failure is a note, never an error.
-  bool remember(const std::string& key, std::span<const std::byte> payload);
-  bool remember(const std::string& key, const std::string& record);
   Result<void> finish(Kernel& kernel, const std::string& entry);
   void note(std::string text);
 
@@ -81,12 +83,14 @@ class ModuleMap {
   const Toolchain& toolchain_;
   const DiskCache* cache_;
   const std::vector<Route> routes_;
+  const KernelTrace* trace_;
 
   mutable std::mutex mutex_;
   std::condition_variable landed_;
   std::map<KernelKey, std::shared_ptr<Flight>> flights_;
   std::map<std::string, std::shared_ptr<Flight>> custom_flights_;
   std::vector<std::string> notes_;
+  mutable std::map<std::string, Error> refused_;  // by digest of the PTX
   std::atomic<int> built_ = 0;
   std::atomic<int> from_disk_ = 0;
   std::atomic<int> from_memory_ = 0;

@@ -7,6 +7,9 @@
 #include <optional>
 
 #include "lathe/plan/plan.h"
+#include "runtime/cache_entry.h"
+#include "runtime/cached_kernel.h"
+#include "runtime/stopwatch.h"
 
 namespace lathe {
 namespace {
@@ -38,17 +41,29 @@ constexpr const char* kAdvance = R"(.version {version}
 }}
 )";
 
-Result<ServiceKernel> load(const DeviceImpl& device, const Cubin& cubin, const char* entry) {
+constexpr const char* kPersistent = "lathe_persistent";
+
+Result<ServiceKernel> load(const DeviceImpl& device, const Cubin& cubin, const char* entry,
+                           const KernelInfo& info) {
+  const Stopwatch loading;
   const Driver& driver = device.driver();
   CUlibrary library = nullptr;
   LATHE_DRIVER_CALL(driver, cuLibraryLoadData, &library, cubin.data(), nullptr, nullptr, 0, nullptr,
                     nullptr, 0);
   ServiceKernel loaded;
   loaded.library = DriverHandle<LibraryTraits>(device.context(), library);
+  loaded.kernel.info = info;
+  loaded.kernel.info.cubin_bytes = std::int64_t(cubin.size());
   loaded.kernel.library = library;
   CUkernel kernel = nullptr;
   LATHE_DRIVER_CALL(driver, cuLibraryGetKernel, &kernel, library, entry);
   LATHE_DRIVER_CALL(driver, cuKernelGetFunction, &loaded.kernel.function, kernel);
+  LATHE_DRIVER_CALL(driver, cuKernelGetAttribute, &loaded.kernel.info.registers,
+                    CU_FUNC_ATTRIBUTE_NUM_REGS, kernel, device.context().device());
+  LATHE_DRIVER_CALL(driver, cuKernelGetAttribute, &loaded.kernel.info.local_bytes,
+                    CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel, device.context().device());
+  loaded.kernel.info.load_ms = loading.milliseconds();
+  device.kernels().tell(entry, loaded.kernel.info);
   return loaded;
 }
 
@@ -56,16 +71,19 @@ Result<ServiceKernel> load(const DeviceImpl& device, const Cubin& cubin, const c
 
 Result<ServiceKernel> load_service_kernel(const DeviceImpl& device, const std::string& ptx,
                                           const char* entry) {
-  const Assembler& assembler = device.toolchain().assembler();
   const DiskCache* cache = device.cache();
-  const std::string key = cubin_key(ptx, device.target(), assembler);
+  const std::string key = cubin_key(ptx, device.target(), device.toolchain().assembler());
+  KernelInfo info;
+  info.route = Route::text;
+  info.compiler = "PTX of the runtime";
   if (const auto known = cache ? cache->find(key) : std::nullopt) {
-    if (auto loaded = load(device, *known, entry)) return loaded;
+    info.from_cache = true;
+    if (auto loaded = load(device, *known, entry, info)) return loaded;
+    info.from_cache = false;
   }
-  LATHE_ASSIGN(const Cubin cubin, assembler.assemble(ptx, device.target()));
-  LATHE_ASSIGN(ServiceKernel loaded, load(device, cubin, entry));
-  // The plan's kernels have reported it if the cache cannot be written.
-  if (cache) static_cast<void>(cache->store(key, cubin));
+  LATHE_ASSIGN(const Cubin cubin, device.kernels().assemble(entry, ptx, info));
+  LATHE_ASSIGN(ServiceKernel loaded, load(device, cubin, entry, info));
+  if (cache) keep_cubin(*cache, key, cubin);
   return loaded;
 }
 
@@ -73,32 +91,36 @@ Result<ServiceKernel> load_program(const DeviceImpl& device, const Program& prog
   const Toolchain& toolchain = device.toolchain();
   const Target& target = device.target();
   const DiskCache* cache = device.cache();
-  LATHE_ASSIGN(const std::string compiler, toolchain.compiler(Route::nvrtc));
-  const std::string key = fmt::format("lathe program 1\n{}\n{} ptx {}\n{}\n{}\n{}\n",
-                                      program.text(), target.name(), target.ptx_version(), compiler,
-                                      toolchain.fingerprint(), toolchain.assembler().name());
-  const auto finish = [&](Result<ServiceKernel> loaded, bool from_cache) -> Result<ServiceKernel> {
+  KernelInfo info;
+  info.route = Route::nvrtc;
+  info.geometry = program.geometry();
+  LATHE_ASSIGN(info.compiler, toolchain.compiler(Route::nvrtc));
+  const std::string key = record_key(program.text(), target, Route::nvrtc, info.compiler,
+                                     toolchain.fingerprint(), toolchain.assembler());
+  const auto finish = [&](Result<ServiceKernel> loaded) -> Result<ServiceKernel> {
     if (!loaded) return loaded;
-    loaded->kernel.info.geometry = program.geometry();
-    loaded->kernel.info.route = Route::nvrtc;
-    loaded->kernel.info.compiler = compiler;
-    loaded->kernel.info.from_cache = from_cache;
     CUkernel kernel = nullptr;
     LATHE_DRIVER_CALL(device.driver(), cuLibraryGetKernel, &kernel, loaded->kernel.library,
-                      "lathe_persistent");
+                      kPersistent);
     const CUdevice ordinal = device.context().device();
     LATHE_DRIVER_CALL(device.driver(), cuKernelSetAttribute,
                       CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                      int(loaded->kernel.info.geometry.shared_bytes), kernel, ordinal);
+                      int(info.geometry.shared_bytes), kernel, ordinal);
     return loaded;
   };
-  if (const auto known = cache ? cache->find(key) : std::nullopt) {
-    if (auto loaded = finish(load(device, *known, "lathe_persistent"), true)) return loaded;
+  if (const auto known = cache ? find_kernel(*cache, key) : std::nullopt) {
+    info.from_cache = true;
+    if (auto loaded = finish(load(device, known->cubin, kPersistent, info))) return loaded;
+    info.from_cache = false;
   }
   LATHE_ASSIGN(const Ptx ptx, toolchain.emit(program, target));
-  LATHE_ASSIGN(const Cubin cubin, toolchain.assembler().assemble(ptx.text, target));
-  LATHE_ASSIGN(ServiceKernel loaded, finish(load(device, cubin, "lathe_persistent"), false));
-  if (cache) static_cast<void>(cache->store(key, cubin));
+  info.emit_ms = ptx.milliseconds;
+  LATHE_ASSIGN(const Cubin cubin, device.kernels().assemble(kPersistent, ptx.text, info));
+  LATHE_ASSIGN(ServiceKernel loaded, finish(load(device, cubin, kPersistent, info)));
+  const std::string content_key = cubin_key(ptx.text, target, toolchain.assembler());
+  if (cache && keep_cubin(*cache, content_key, cubin)) {
+    keep_record(*cache, key, {cache_digest(content_key), kPersistent, info.geometry});
+  }
   return loaded;
 }
 

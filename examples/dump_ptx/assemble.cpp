@@ -30,13 +30,13 @@ bool is_program(const fs::path& path) {
 
 std::vector<fs::path> usual_places() {
   std::vector<fs::path> places = {LATHE_PTXAS_DEFAULT};
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* toolkit = std::getenv(variable))
-      places.push_back(fs::path(toolkit) / "bin" / "ptxas");
+  for (const Variable variable : {Variable::cuda_home, Variable::cuda_path}) {
+    if (const auto toolkit = environment_value(variable))
+      places.push_back(fs::path(*toolkit) / "bin" / "ptxas");
   }
   places.push_back("/usr/local/cuda/bin/ptxas");
-  const char* path = std::getenv("PATH");
-  std::string_view folders = path ? path : "";
+  const std::string path = environment_value(Variable::path).value_or("");
+  std::string_view folders = path;
   while (!folders.empty()) {
     const std::size_t colon = folders.find(':');
     places.push_back(fs::path(folders.substr(0, colon)) / "ptxas");

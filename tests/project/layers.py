@@ -34,7 +34,9 @@ DRIVER_HEADERS = re.compile(r"^(cuda|cuda_runtime|cuda_runtime_api|cudaTypedefs|
 FORBIDDEN_CALLS = re.compile(
     r"(?<![\w.>])(?:std::|::)?(printf|fprintf|vprintf|vfprintf|puts|fputs|putchar|perror"
     r"|exit|_exit|_Exit|quick_exit|abort|terminate)\s*\(|\bstd::(cout|cerr|clog)\b")
+# The one table of variables, which has their names too.
 GETENV = re.compile(r"(?<!\w)(?:secure_)?getenv\s*\(")
+VARIABLE_NAME = re.compile(r'envname\s*\(\s*"')
 GETENV_FILE = "runtime/environment.cpp"
 
 STANDARD = set("""
@@ -74,7 +76,13 @@ def check_calls(path, text, problems):
         if match:
             problems.append(f"{name(path)}:{number}: the library never prints or exits: "
                             f"{match.group(1) or match.group(2)}")
-        if GETENV.search(line) and name(path) != GETENV_FILE:
+
+
+def check_environment(path, text, problems):
+    if name(path) == GETENV_FILE:
+        return
+    for number, line in enumerate(strip_comments(text).splitlines(), 1):
+        if GETENV.search(line) or VARIABLE_NAME.search(line):
             problems.append(f"{name(path)}:{number}: only {GETENV_FILE} reads the environment")
 
 
@@ -84,6 +92,7 @@ def main():
         for path in files(layer, suffixes=CPP):
             text = path.read_text()
             check_includes(path, layer, text, problems)
+            check_environment(path, text, problems)
             if layer not in ("examples", "bench", "ptx_templates"):
                 check_calls(path, text, problems)
             checked += 1

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <thread>
 
+#include "runtime/cache_entry.h"
 #include "tests/runtime/scratch_directory.h"
 
 namespace lathe::testing {
@@ -39,8 +40,8 @@ int files_in(const std::string& path) {
 
 class DiskCacheTest : public ::testing::Test {
  protected:
-  DiskCache open(std::int64_t cap = DiskCache::kDefaultCap) {
-    auto cache = DiskCache::open(directory_, cap);
+  DiskCache open(DiskCacheOptions options = {}) {
+    auto cache = DiskCache::open(directory_, std::move(options));
     EXPECT_TRUE(cache) << cache.error().text();
     return std::move(cache).value();
   }
@@ -56,7 +57,7 @@ TEST_F(DiskCacheTest, KeepsWhatWasStored) {
   EXPECT_FALSE(cache.find(key_));
   ASSERT_TRUE(cache.store(key_, payload_));
   EXPECT_EQ(cache.find(key_), payload_);
-  EXPECT_EQ(cache.find_digest(DiskCache::digest(key_)), payload_);
+  EXPECT_EQ(cache.find_digest(cache_digest(key_)), payload_);
   EXPECT_FALSE(cache.find("another key"));
   EXPECT_EQ(open().find(key_), payload_);
   ASSERT_TRUE(cache.store(key_, payload_of(10, 2)));
@@ -66,8 +67,8 @@ TEST_F(DiskCacheTest, KeepsWhatWasStored) {
 }
 
 TEST_F(DiskCacheTest, DigestsAreOfAllTheText) {
-  EXPECT_EQ(DiskCache::digest("a").size(), 32u);
-  EXPECT_NE(DiskCache::digest("a"), DiskCache::digest("b"));
+  EXPECT_EQ(cache_digest("a").size(), 32u);
+  EXPECT_NE(cache_digest("a"), cache_digest("b"));
   const DiskCache cache = open();
   EXPECT_FALSE(cache.find_digest("../../../../etc/passwd"));
   EXPECT_FALSE(cache.find_digest(""));
@@ -78,11 +79,11 @@ TEST_F(DiskCacheTest, FilesAreTheOwnersOnly) {
   const DiskCache cache = open();
   ASSERT_TRUE(cache.store(key_, payload_));
   ::umask(old);
-  const std::string path = cache.path_of(DiskCache::digest(key_));
+  const std::string path = cache.directory().path_of(cache_digest(key_));
   EXPECT_EQ(mode_of(path), 0600u);
   EXPECT_EQ(mode_of(fs::path(path).parent_path()), 0700u);
   EXPECT_EQ(mode_of(directory_), 0700u);
-  EXPECT_EQ(mode_of(cache.directory()), 0700u);
+  EXPECT_EQ(mode_of(cache.directory().path()), 0700u);
 }
 
 TEST_F(DiskCacheTest, ADirectoryThatOthersMayWriteToIsRefused) {
@@ -113,7 +114,7 @@ TEST_F(DiskCacheTest, AFileInTheWayIsRefused) {
 TEST_F(DiskCacheTest, EveryTruncationIsAMiss) {
   const DiskCache cache = open();
   ASSERT_TRUE(cache.store(key_, payload_));
-  const std::string path = cache.path_of(DiskCache::digest(key_));
+  const std::string path = cache.directory().path_of(cache_digest(key_));
   const auto size = std::int64_t(fs::file_size(path));
   for (std::int64_t length = 0; length < size; length += length < 64 ? 1 : 97) {
     ASSERT_TRUE(cache.store(key_, payload_));
@@ -128,7 +129,7 @@ TEST_F(DiskCacheTest, EveryTruncationIsAMiss) {
 
 TEST_F(DiskCacheTest, EveryFlippedBitIsAMiss) {
   const DiskCache cache = open();
-  const std::string path = cache.path_of(DiskCache::digest(key_));
+  const std::string path = cache.directory().path_of(cache_digest(key_));
   ASSERT_TRUE(cache.store(key_, payload_));
   const auto size = std::int64_t(fs::file_size(path));
   for (std::int64_t at = 0; at < size; at += at < 64 ? 1 : 61) {
@@ -147,7 +148,8 @@ TEST_F(DiskCacheTest, AnEntryUnderAnotherNameIsAMiss) {
   const DiskCache cache = open();
   ASSERT_TRUE(cache.store(key_, payload_));
   ASSERT_TRUE(cache.store("other", payload_of(10, 3)));
-  fs::copy_file(cache.path_of(DiskCache::digest(key_)), cache.path_of(DiskCache::digest("other")),
+  fs::copy_file(cache.directory().path_of(cache_digest(key_)),
+                cache.directory().path_of(cache_digest("other")),
                 fs::copy_options::overwrite_existing);
   EXPECT_FALSE(cache.find("other"));
   EXPECT_EQ(cache.find(key_), payload_);
@@ -156,7 +158,7 @@ TEST_F(DiskCacheTest, AnEntryUnderAnotherNameIsAMiss) {
 TEST_F(DiskCacheTest, ALinkInThePlaceOfAnEntryIsAMiss) {
   const DiskCache cache = open();
   ASSERT_TRUE(cache.store(key_, payload_));
-  const std::string path = cache.path_of(DiskCache::digest(key_));
+  const std::string path = cache.directory().path_of(cache_digest(key_));
   fs::rename(path, scratch_.path() + "/moved");
   fs::create_symlink(scratch_.path() + "/moved", path);
   EXPECT_FALSE(cache.find(key_));
@@ -193,7 +195,7 @@ TEST_F(DiskCacheTest, ProcessesThatRaceSeeWholeEntriesOnly) {
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);
   }
-  EXPECT_EQ(files_in(open().directory() + "/tmp"), 0);
+  EXPECT_EQ(files_in(open().directory().path() + "/tmp"), 0);
 }
 
 TEST_F(DiskCacheTest, AKilledWriterLeavesNoEntryAndItsFileIsSwept) {
@@ -211,16 +213,16 @@ TEST_F(DiskCacheTest, AKilledWriterLeavesNoEntryAndItsFileIsSwept) {
     ASSERT_EQ(::waitpid(child, nullptr, 0), child);
     const auto found = cache.find(key_);
     EXPECT_TRUE(!found || *found == bytes);
-    killed_in_the_middle += files_in(cache.directory() + "/tmp") > 0;
+    killed_in_the_middle += files_in(cache.directory().path() + "/tmp") > 0;
   }
   EXPECT_GT(killed_in_the_middle, 0);
   // Young files may be at work; old ones are not.
-  for (const auto& entry : fs::directory_iterator(cache.directory() + "/tmp")) {
+  for (const auto& entry : fs::directory_iterator(cache.directory().path() + "/tmp")) {
     fs::last_write_time(entry, fs::file_time_type::clock::now() - std::chrono::hours(2));
   }
-  std::ofstream(cache.directory() + "/tmp/young") << "at work";
+  std::ofstream(cache.directory().path() + "/tmp/entry.young") << "at work";
   cache.trim();
-  EXPECT_EQ(files_in(cache.directory() + "/tmp"), 1);
+  EXPECT_EQ(files_in(cache.directory().path() + "/tmp"), 1);
 }
 
 TEST_F(DiskCacheTest, AFullDiskIsAnErrorThatLeavesNothing) {
@@ -238,7 +240,7 @@ TEST_F(DiskCacheTest, AFullDiskIsAnErrorThatLeavesNothing) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_FALSE(cache.find(key_));
-  EXPECT_EQ(files_in(cache.directory() + "/tmp"), 0);
+  EXPECT_EQ(files_in(cache.directory().path() + "/tmp"), 0);
 }
 
 TEST_F(DiskCacheTest, AReadOnlyDirectoryIsAnErrorOfTheStoreOnly) {
@@ -251,7 +253,7 @@ TEST_F(DiskCacheTest, AReadOnlyDirectoryIsAnErrorOfTheStoreOnly) {
   }
   const DiskCache cache = open();
   ASSERT_TRUE(cache.store(key_, payload_));
-  const std::string temporary = cache.directory() + "/tmp";
+  const std::string temporary = cache.directory().path() + "/tmp";
   EXPECT_EQ(::chmod(temporary.c_str(), 0500), 0);
   EXPECT_FALSE(cache.store("other", payload_));
   EXPECT_EQ(cache.find(key_), payload_);
@@ -271,10 +273,10 @@ TEST_F(DiskCacheTest, ADirectoryThatVanishedIsAnErrorOfTheStoreAndAMiss) {
 }
 
 TEST_F(DiskCacheTest, TheCapEvictsWhatWasReadLongestAgo) {
-  const DiskCache cache = open(25000);
+  const DiskCache cache = open({.cap_bytes = 25000});
   for (int i = 0; i < 4; ++i) {
     ASSERT_TRUE(cache.store("entry " + std::to_string(i), payload_of(5000, unsigned(i))));
-    const std::string path = cache.path_of(DiskCache::digest("entry " + std::to_string(i)));
+    const std::string path = cache.directory().path_of(cache_digest("entry " + std::to_string(i)));
     const timespec times[2] = {{1000 + i, 0}, {0, UTIME_OMIT}};
     ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
   }
@@ -286,6 +288,110 @@ TEST_F(DiskCacheTest, TheCapEvictsWhatWasReadLongestAgo) {
   EXPECT_TRUE(cache.find("entry 2"));
   EXPECT_TRUE(cache.find("entry 3"));
   EXPECT_TRUE(cache.find("entry 4"));
+}
+
+TEST_F(DiskCacheTest, ForeignFilesAreLeftAloneAndNotCounted) {
+  const DiskCache cache = open({.cap_bytes = 12000});
+  ASSERT_TRUE(cache.store(key_, payload_));
+  const std::string folder = cache.directory().folder_of(cache_digest(key_));
+  const std::string names[] = {folder + "/notes.txt", folder + "/" + std::string(30, 'g'),
+                               cache.directory().path() + "/README",
+                               cache.directory().path() + "/tmp/theirs"};
+  for (const std::string& name : names) {
+    std::ofstream(name) << std::string(20000, 'x');
+    fs::last_write_time(name, fs::file_time_type::clock::now() - std::chrono::hours(2));
+  }
+  ASSERT_TRUE(cache.store("another", payload_));
+  cache.trim();
+  EXPECT_TRUE(cache.find(key_));
+  EXPECT_TRUE(cache.find("another"));
+  for (const std::string& name : names) EXPECT_EQ(fs::file_size(name), 20000u) << name;
+}
+
+TEST_F(DiskCacheTest, AnEntryThatOthersMayWriteToIsAMiss) {
+  const DiskCache cache = open();
+  ASSERT_TRUE(cache.store(key_, payload_));
+  ASSERT_EQ(::chmod(cache.directory().path_of(cache_digest(key_)).c_str(), 0666), 0);
+  EXPECT_FALSE(cache.find(key_));
+  EXPECT_EQ(cache.counts().rejects, 1);
+}
+
+TEST_F(DiskCacheTest, ReadOnlyTakesWhatIsThereAndWritesNothing) {
+  EXPECT_FALSE(DiskCache::open(directory_, {.read_only = true}));
+  EXPECT_FALSE(fs::exists(directory_));
+  { ASSERT_TRUE(open().store(key_, payload_)); }
+  const DiskCache cache = open({.cap_bytes = 100, .read_only = true});
+  EXPECT_EQ(cache.find(key_), payload_);
+  EXPECT_TRUE(cache.store("another", payload_));
+  EXPECT_FALSE(cache.find("another"));
+  const std::string path = cache.directory().path_of(cache_digest(key_));
+  cache.trim();
+  fs::resize_file(path, 100);
+  EXPECT_FALSE(cache.find(key_));
+  EXPECT_TRUE(fs::exists(path));
+  EXPECT_EQ(cache.counts().writes, 0);
+  EXPECT_EQ(cache.counts().rejects, 1);
+}
+
+TEST_F(DiskCacheTest, CountsWhatItDoes) {
+  const DiskCache cache = open({.cap_bytes = 15000});
+  static_cast<void>(cache.find(key_));
+  ASSERT_TRUE(cache.store(key_, payload_));
+  static_cast<void>(cache.find(key_));
+  ASSERT_TRUE(cache.store("second", payload_));
+  ASSERT_TRUE(cache.store("third", payload_));
+  fs::resize_file(cache.directory().path_of(cache_digest("third")), 10);
+  static_cast<void>(cache.find("third"));
+  EXPECT_FALSE(cache.store("large", payload_of(20000, 1)));
+  const CacheCounts counts = cache.counts();
+  const auto bytes = cache_entry_bytes(key_, payload_);
+  EXPECT_EQ(counts.hits, 1);
+  EXPECT_EQ(counts.misses, 2);
+  EXPECT_EQ(counts.rejects, 1);
+  EXPECT_EQ(counts.writes, 3);
+  EXPECT_EQ(counts.write_failures, 1);
+  EXPECT_EQ(counts.evictions, 1);
+  EXPECT_EQ(counts.bytes_read, bytes);
+  EXPECT_GT(counts.bytes_written, 3 * std::int64_t(payload_.size()));
+  EXPECT_GT(counts.bytes_evicted, 0);
+  EXPECT_NE(cache.trouble().find("no room"), std::string::npos) << cache.trouble();
+}
+
+TEST_F(DiskCacheTest, TroubleIsToldToTheLog) {
+  std::vector<std::string> lines;
+  std::vector<std::string> notes;
+  const Log log =
+      Log::open([&](LogLevel, std::string_view line) { lines.emplace_back(line); }, "", notes);
+  const DiskCache cache = open({.log = log});
+  ASSERT_TRUE(cache.store(key_, payload_));
+  fs::resize_file(cache.directory().path_of(cache_digest(key_)), 10);
+  static_cast<void>(cache.find(key_));
+  fs::remove_all(directory_);
+  EXPECT_FALSE(cache.store(key_, payload_));
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0], "lathe,1,cache,reject,entry=" + cache_digest(key_) + ",why=it is cut short");
+  EXPECT_TRUE(lines[1].starts_with("lathe,1,cache,not-written,entry=")) << lines[1];
+  EXPECT_NE(lines[1].find("No such file"), std::string::npos) << lines[1];
+}
+
+TEST_F(DiskCacheTest, ThreadsThatWriteStayUnderTheCap) {
+  const DiskCache cache = open({.cap_bytes = 1 << 20});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 30; ++i) {
+        const std::string key = std::to_string(t) + " " + std::to_string(i);
+        EXPECT_TRUE(cache.store(key, payload_of(20000, unsigned(i))));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::int64_t bytes = 0;
+  cache.directory().for_each_entry([&](const std::string&, const std::string&,
+                                       const struct stat& info) { bytes += info.st_size; });
+  EXPECT_LE(bytes, 1 << 20);
+  EXPECT_GT(bytes, 1 << 19);
+  EXPECT_GT(cache.counts().evictions, 0);
 }
 
 }  // namespace

@@ -1,24 +1,23 @@
-// Holds docs/environment.md and the reading of the environment to the one table of variables.
+// Holds the reading of the environment to the one table of variables.
 #include "runtime/environment.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
+#include <set>
 #include <string>
 
 namespace lathe {
 namespace {
 
 // Sets a variable for the length of a test.
-class Variable {
+class SetVariable {
  public:
-  Variable(const char* name, const char* value) : name_(name) {
+  SetVariable(const char* name, const char* value) : name_(name) {
     if (const char* old = std::getenv(name)) old_ = old, had_ = true;
     value ? ::setenv(name, value, 1) : ::unsetenv(name);
   }
-  ~Variable() { had_ ? ::setenv(name_, old_.c_str(), 1) : ::unsetenv(name_); }
+  ~SetVariable() { had_ ? ::setenv(name_, old_.c_str(), 1) : ::unsetenv(name_); }
 
  private:
   const char* name_;
@@ -26,38 +25,78 @@ class Variable {
   bool had_ = false;
 };
 
-TEST(Environment, TheDocumentHasEveryVariable) {
-  std::ifstream file(LATHE_TEST_ENVIRONMENT_DOCUMENT);
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  for (const EnvironmentVariable& variable : environment_variables()) {
-    const std::string row = std::string("| `") + variable.name + "` | " + variable.meaning + " |";
-    EXPECT_NE(text.find(row), std::string::npos) << row;
-  }
-}
-
 TEST(Environment, TheCacheDirectoryHasAnOrder) {
-  const Variable home("HOME", "/home/somebody");
-  const Variable none("XDG_CACHE_HOME", nullptr);
-  const Variable unset("LATHE_CACHE_DIR", nullptr);
+  const SetVariable home("HOME", "/home/somebody");
+  const SetVariable none("XDG_CACHE_HOME", nullptr);
+  const SetVariable unset("LATHE_CACHE_DIR", nullptr);
   EXPECT_EQ(read_environment().cache_directory, "/home/somebody/.cache/lathe");
-  const Variable xdg("XDG_CACHE_HOME", "/var/cache");
+  const SetVariable xdg("XDG_CACHE_HOME", "/var/cache");
   EXPECT_EQ(read_environment().cache_directory, "/var/cache/lathe");
-  const Variable own("LATHE_CACHE_DIR", "/fast/kernels");
+  const SetVariable own("LATHE_CACHE_DIR", "/fast/kernels");
   EXPECT_EQ(read_environment().cache_directory, "/fast/kernels");
 }
 
 TEST(Environment, ARelativeOrMissingHomeIsNoCache) {
-  const Variable home("HOME", nullptr);
-  const Variable xdg("XDG_CACHE_HOME", "relative");
-  const Variable unset("LATHE_CACHE_DIR", nullptr);
+  const SetVariable home("HOME", nullptr);
+  const SetVariable xdg("XDG_CACHE_HOME", "relative");
+  const SetVariable unset("LATHE_CACHE_DIR", nullptr);
   EXPECT_EQ(read_environment().cache_directory, "");
 }
 
-TEST(Environment, OffTurnsTheCacheOff) {
-  const Variable off("LATHE_CACHE", "off");
-  EXPECT_TRUE(read_environment().cache_off);
-  const Variable on("LATHE_CACHE", "on");
-  EXPECT_FALSE(read_environment().cache_off);
+TEST(Environment, AnEmptyCacheDirectoryIsNoCache) {
+  const SetVariable home("HOME", "/home/somebody");
+  const SetVariable empty("LATHE_CACHE_DIR", "");
+  EXPECT_EQ(read_environment().cache_directory, "");
+  EXPECT_TRUE(read_environment().cache_nowhere);
+}
+
+TEST(Environment, TheCacheHasThreeModes) {
+  for (const auto& [value, mode] : {std::pair("off", CacheMode::off),
+                                    {"read-only", CacheMode::read_only},
+                                    {"on", CacheMode::read_write},
+                                    {"", CacheMode::read_write}}) {
+    const SetVariable variable("LATHE_CACHE", value);
+    EXPECT_EQ(read_environment().cache_mode, mode) << value;
+    EXPECT_TRUE(read_environment().problems.empty()) << value;
+  }
+}
+
+TEST(Environment, SizesHaveUnits) {
+  constexpr std::int64_t kMega = 1 << 20;
+  for (const auto& [value, bytes] : {std::pair("12345", std::int64_t{12345}),
+                                     {"3K", std::int64_t{3072}},
+                                     {"200M", 200 * kMega},
+                                     {"2g", 2048 * kMega}}) {
+    const SetVariable cap("LATHE_CACHE_CAP", value);
+    EXPECT_EQ(read_environment().cache_cap, bytes) << value;
+  }
+  const SetVariable unset("LATHE_CACHE_CAP", nullptr);
+  EXPECT_EQ(read_environment().cache_cap, 0);
+}
+
+TEST(Environment, AValueThatMakesNoSenseIsNamedAndCountsAsNotSet) {
+  for (const char* value : {"0", "-1", "many", "12T", "12MB", "9999999999G", "M"}) {
+    const SetVariable cap("LATHE_CACHE_CAP", value);
+    const Environment environment = read_environment();
+    EXPECT_EQ(environment.cache_cap, 0) << value;
+    ASSERT_EQ(environment.problems.size(), 1u) << value;
+    EXPECT_NE(environment.problems[0].find("LATHE_CACHE_CAP"), std::string::npos);
+  }
+  const SetVariable mode("LATHE_CACHE", "none");
+  const Environment environment = read_environment();
+  EXPECT_EQ(environment.cache_mode, CacheMode::read_write);
+  ASSERT_EQ(environment.problems.size(), 1u);
+  EXPECT_NE(environment.problems[0].find("\"none\""), std::string::npos);
+}
+
+TEST(Environment, TheTableNamesEachVariableOnce) {
+  std::set<std::string> names;
+  for (const EnvironmentVariable& row : environment_variables()) {
+    EXPECT_TRUE(names.insert(row.name).second) << row.name;
+    EXPECT_EQ(environment_variable(row.variable).name, row.name);
+    const bool ours = std::string_view(row.name).starts_with("LATHE_");
+    EXPECT_TRUE(!ours || row.reader == VariableReader::library) << row.name;
+  }
 }
 
 }  // namespace

@@ -38,6 +38,11 @@ CUresult fake_device_name(char* name, int length, CUdevice) {
   std::strncpy(name, "Fake GPU", std::size_t(length));
   return CUDA_SUCCESS;
 }
+CUresult fake_total_memory(std::size_t* bytes, CUdevice) {
+  FAKE_ENTER_ANYWHERE("cuDeviceTotalMem");
+  *bytes = g_state->options.memory;
+  return CUDA_SUCCESS;
+}
 CUresult fake_device_attribute(int* value, CUdevice_attribute attribute, CUdevice) {
   FAKE_ENTER_ANYWHERE("cuDeviceGetAttribute");
   switch (attribute) {
@@ -180,6 +185,7 @@ void fill_device_calls(Driver& table) {
   table.cuDeviceGetCount = fake_device_count;
   table.cuDeviceGetName = fake_device_name;
   table.cuDeviceGetAttribute = fake_device_attribute;
+  table.cuDeviceTotalMem = fake_total_memory;
   table.cuDevicePrimaryCtxRetain = fake_primary_retain;
   table.cuDevicePrimaryCtxRelease = fake_primary_release;
   table.cuCtxPushCurrent = fake_push;

@@ -15,7 +15,7 @@ namespace lathe::testing {
 namespace {
 
 // Counts what it is asked, takes its time, and fails when told to.
-class CountingToolchain final : public Toolchain {
+class CountingToolchain final : public Toolchain, private Assembler {
  public:
   Result<void> covers(const KernelKey& key, Route route) const override {
     return fake_.covers(key, route);
@@ -31,14 +31,23 @@ class CountingToolchain final : public Toolchain {
     if (failing == route) return Error{Code::compile, "the compiler refused", {{"log", "line 1"}}};
     return fake_.emit(key, target, route);
   }
-  const Assembler& assembler() const override { return fake_.assembler(); }
+  const Assembler& assembler() const override { return *this; }
 
   mutable std::atomic<int> emitted = 0;
+  mutable std::atomic<int> assembled = 0;
+  std::string refusing;  // this PTX
   std::optional<Route> failing;
   std::optional<Route> missing;
   std::string sources = "sources 1";
 
  private:
+  const std::string& name() const override { return fake_.assembler().name(); }
+  Result<Cubin> assemble(std::string_view ptx, const Target& target) const override {
+    ++assembled;
+    if (ptx == refusing) return assembly_error(name(), "ptxas input, line 1; error : no", ptx);
+    return fake_.assembler().assemble(ptx, target);
+  }
+
   FakeToolchain fake_;
 };
 
@@ -193,11 +202,81 @@ TEST_F(ModuleMapTest, ACachedCubinThatTheDriverRefusesIsBuiltAnew) {
 
 TEST_F(ModuleMapTest, ACacheThatCannotBeWrittenIsANoteOnly) {
   const DiskCache cache = DiskCache::open(scratch_.path()).value();
-  std::filesystem::remove_all(cache.directory());
+  std::filesystem::remove_all(cache.directory().path());
   ModuleMap map = make(&cache);
   ASSERT_TRUE(map.get(gemv(64)));
   ASSERT_EQ(map.notes().size(), 1u);
   EXPECT_NE(map.notes()[0].find("disk cache"), std::string::npos);
+}
+
+TEST_F(ModuleMapTest, RefusedPtxStaysRefusedAndHarmsNothingElse) {
+  ModuleMap map = make(nullptr, {Route::llvm});
+  toolchain_.refusing = gemv(64).text();
+  std::string first;
+  for (int i = 0; i < 3; ++i) {
+    const auto kernel = map.get(gemv(64));
+    ASSERT_FALSE(kernel);
+    if (first.empty()) first = kernel.error().text();
+    EXPECT_EQ(kernel.error().text(), first);
+  }
+  EXPECT_NE(first.find("ptx:     1 | "), std::string::npos) << first;
+  EXPECT_EQ(toolchain_.assembled, 1);
+  EXPECT_TRUE(map.get(gemv(128)));
+}
+
+TEST_F(ModuleMapTest, EachKernelIsALineOfTheLog) {
+  const DiskCache cache = DiskCache::open(scratch_.path() + "/cache").value();
+  std::vector<std::string> lines;
+  std::vector<std::string> notes;
+  const Log log =
+      Log::open([&](LogLevel, std::string_view line) { lines.emplace_back(line); }, "", notes);
+  const KernelTrace trace(log, "");
+  {
+    ModuleMap map(context_, toolchain_, &cache, {Route::llvm}, &trace);
+    ASSERT_TRUE(map.get(gemv(64)));
+    ASSERT_TRUE(map.get(gemv(64)));
+  }
+  {
+    ModuleMap map(context_, toolchain_, &cache, {Route::llvm}, &trace);
+    ASSERT_TRUE(map.get(gemv(64)));
+    toolchain_.failing = Route::llvm;
+    ASSERT_FALSE(map.get(gemv(128)));
+  }
+  ASSERT_EQ(lines.size(), 3u);
+  const std::string key = gemv(64).text();
+  EXPECT_TRUE(lines[0].starts_with("lathe,1,kernel,built,key=" + key + ",route=llvm,")) << lines[0];
+  EXPECT_NE(lines[0].find(",assemble_ms="), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find(",registers="), std::string::npos) << lines[0];
+  EXPECT_TRUE(lines[1].starts_with("lathe,1,kernel,cached,key=" + key)) << lines[1];
+  EXPECT_NE(lines[1].find(",emit_ms=0.00,assemble_ms=0.00,"), std::string::npos) << lines[1];
+  EXPECT_EQ(lines[2], "lathe,1,kernel,refused,key=" + gemv(128).text() +
+                          ",route=llvm,why=the compiler refused,log=line 1");
+}
+
+TEST_F(ModuleMapTest, PtxAndCubinsAreDumpedAlsoWhenTheyAreRefused) {
+  const std::string folder = scratch_.path() + "/a/dump";
+  const KernelTrace trace(Log{}, folder);
+  ModuleMap map(context_, toolchain_, nullptr, {Route::llvm}, &trace);
+  ASSERT_TRUE(map.get(gemv(64)));
+  toolchain_.refusing = gemv(128).text();
+  const auto refused = map.get(gemv(128));
+  ASSERT_FALSE(refused);
+  const std::string good = folder + "/" + gemv(64).text() + ".llvm";
+  const std::string bad = folder + "/" + gemv(128).text() + ".llvm";
+  EXPECT_EQ(std::filesystem::file_size(good + ".ptx"), gemv(64).text().size());
+  EXPECT_GT(std::filesystem::file_size(good + ".cubin"), gemv(64).text().size());
+  EXPECT_TRUE(std::filesystem::exists(bad + ".ptx"));
+  EXPECT_FALSE(std::filesystem::exists(bad + ".cubin"));
+  EXPECT_NE(refused.error().text().find("path: " + bad + ".ptx"), std::string::npos);
+  EXPECT_EQ(trace.trouble(), "");
+}
+
+TEST_F(ModuleMapTest, AFolderThatTakesNoDumpIsToldAndNoFailure) {
+  std::ofstream(scratch_.path() + "/file") << "no folder";
+  const KernelTrace trace(Log{}, scratch_.path() + "/file");
+  ModuleMap map(context_, toolchain_, nullptr, {Route::llvm}, &trace);
+  EXPECT_TRUE(map.get(gemv(64)));
+  EXPECT_NE(trace.trouble().find("Not a directory"), std::string::npos) << trace.trouble();
 }
 
 }  // namespace

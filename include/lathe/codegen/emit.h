@@ -32,6 +32,8 @@ class Compilers {
   Result<void> available(Route route) const;
   // "NVRTC 13.0 (libnvrtc.so.13)", "LLVM 22.1.8", "text".
   Result<std::string> version(Route route) const;
+  // The file its library was loaded from; empty for the text route.
+  Result<std::string> library(Route route) const;
 
   struct State;
   State& state() const { return *state_; }

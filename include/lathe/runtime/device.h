@@ -15,6 +15,8 @@
 #include "lathe/codegen/kernel_key.h"
 #include "lathe/codegen/result.h"
 #include "lathe/codegen/target.h"
+#include "lathe/runtime/cache.h"
+#include "lathe/runtime/log.h"
 
 struct CUctx_st;     // CUcontext is CUctx_st*
 struct CUstream_st;  // CUstream is CUstream_st*
@@ -32,6 +34,10 @@ struct DeviceOptions {
   CompilerPaths compilers = {};
   bool disk_cache = true;
   std::string cache_directory = {};  // empty: LATHE_CACHE_DIR, XDG_CACHE_HOME/lathe, ~/.cache/lathe
+  bool cache_read_only = false;      // takes what is there and writes nothing
+  std::int64_t cache_cap_bytes = 0;  // 0: LATHE_CACHE_CAP, else 512 MiB
+  LogHook log = {};                  // empty: LATHE_LOG, else nothing
+  std::string dump_directory = {};   // for PTX and cubins of what is built; empty: LATHE_DUMP
 };
 
 // The order of routes where the caller names none.
@@ -48,6 +54,11 @@ struct KernelInfo {
   int registers = 0;     // per thread
   int local_bytes = 0;   // per thread: spills
   int shared_bytes = 0;  // static, per block
+  std::int64_t cubin_bytes = 0;
+  // Milliseconds of the compiler, the assembler and the driver; 0 for what was not needed.
+  double emit_ms = 0;
+  double assemble_ms = 0;
+  double load_ms = 0;
 };
 
 // A loaded kernel; valid while its Device lives.
@@ -78,6 +89,8 @@ class Device {
   virtual Result<void> prepare(std::span<const KernelKey> keys, const Progress& progress) = 0;
   virtual const KernelInfo& info(const Kernel& kernel) const = 0;
   virtual KernelCounts counts() const = 0;
+  // All zero where there is no disk cache.
+  virtual CacheCounts cache_counts() const = 0;
   virtual std::vector<std::string> notes() const = 0;
 
   // Launches on the caller's stream with device addresses in the order of the kernel's parameters

@@ -35,8 +35,12 @@ struct SessionOptions {
   CompilerPaths compilers = {};
   bool disk_cache = true;
   std::string cache_directory = {};  // empty: LATHE_CACHE_DIR, XDG_CACHE_HOME/lathe, ~/.cache/lathe
-  // Kernels shared with other sessions. Given, it replaces device, context, routes, compilers and
-  // the cache options; null = the session opens a device of its own.
+  bool cache_read_only = false;      // takes what is there and writes nothing
+  std::int64_t cache_cap_bytes = 0;  // 0: LATHE_CACHE_CAP, else 512 MiB
+  LogHook log = {};                  // empty: LATHE_LOG, else nothing
+  std::string dump_directory = {};   // for PTX and cubins of what is built; empty: LATHE_DUMP
+  // Kernels shared with other sessions. Given, it replaces device, context, routes, compilers, log,
+  // dump and the cache options; null = the session opens a device of its own.
   std::shared_ptr<Device> kernels = {};
   int threads = 0;                // cpu executor; 0 = all cores
   int device = 0;                 // ordinal, when no context is given
@@ -53,6 +57,7 @@ struct SessionReport {
   std::string assembler;
   int kernels_built = 0;
   int kernels_from_cache = 0;
+  CacheCounts cache;  // of the device, up to the end of open()
   double build_seconds = 0;
   double upload_seconds = 0;
   std::int64_t weight_bytes = 0;
