@@ -68,8 +68,7 @@ Result<void> SessionBase::check_step(std::int32_t token, std::int64_t count) con
 }
 
 Result<void> SessionBase::feed(std::span<const std::int32_t> tokens) {
-  for (const std::int32_t token : tokens)
-    LATHE_TRY(check_step(token, std::int64_t(tokens.size())));
+  for (const std::int32_t token : tokens) LATHE_TRY(check_step(token, std::int64_t(tokens.size())));
   for (const std::int32_t token : tokens) LATHE_TRY(step(token));
   return {};
 }
