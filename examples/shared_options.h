@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "lathe/lathe.h"
+#include "lathe/library.h"
 
 namespace lathe::command_line {
 

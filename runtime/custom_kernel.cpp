@@ -47,9 +47,9 @@ Result<Kernel> ModuleMap::make(std::shared_ptr<const CustomKernel> custom) {
   };
 
   // The device sources are in reach of an #include, hence the fingerprint.
-  const std::string key =
-      fmt::format("lathe custom 1\n{} ptx {}\n{}\n{}\n{}\n{}", target.name(), target.ptx_version(),
-                  info.compiler, toolchain_.fingerprint(), toolchain_.assembler().name(), custom->source);
+  const std::string key = fmt::format("lathe custom 1\n{} ptx {}\n{}\n{}\n{}\n{}", target.name(),
+                                      target.ptx_version(), info.compiler, toolchain_.fingerprint(),
+                                      toolchain_.assembler().name(), custom->source);
   if (const auto known = cache_ ? cache_->find(key) : std::nullopt) {
     info.from_cache = true;
     if (auto kernel = load_cubin(*known)) {

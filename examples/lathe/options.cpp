@@ -2,6 +2,7 @@
 #include "examples/lathe/options.h"
 
 #include "examples/command_line.h"
+#include "examples/shared_options.h"
 
 namespace lathe::tool {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "lathe/lathe.h"
+#include "lathe/library.h"
 
 namespace lathe::tool {
 

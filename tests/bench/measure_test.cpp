@@ -24,13 +24,19 @@ class RecordingSession final : public Session {
     ++steps_;
     return {};
   }
-  Result<void> generate(std::int32_t token, std::span<std::int32_t> tokens) override {
+  Result<void> feed(std::span<const std::int32_t> tokens) override {
+    for (const std::int32_t token : tokens) LATHE_TRY(step(token));
+    return {};
+  }
+  Result<int> generate_until(std::int32_t token, std::span<std::int32_t> tokens,
+                             std::span<const std::int32_t>,
+                             const std::function<void(std::int32_t)>&) override {
     EXPECT_EQ(token, length_ == 0 ? 0 : last_) << "what follows is not what was generated";
     note("generate " + std::to_string(tokens.size()) + " @ " + std::to_string(length_));
     for (std::int32_t& sampled : tokens) sampled = sampled_;
     if (length_ < fill_) last_ = sampled_;
     length_ += static_cast<int>(tokens.size());
-    return {};
+    return static_cast<int>(tokens.size());
   }
   Result<void> set_sampling(const Sampling&) override { return {}; }
   Result<std::int32_t> sampled() override {
