@@ -313,9 +313,16 @@ class CacheTortureTest : public ::testing::Test {
 
 TEST_F(CacheTortureTest, NoWrongKernelNoErrorAndNoByteTooMuch) {
   Random random(20261129);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(g_seconds);
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::seconds(g_seconds);
+  const auto last = end + std::chrono::seconds(60);  // on a machine that has other work
+  const auto all_happened = [&] {
+    return killed_ > 0 && totals_->hits > 0 && totals_->rejects > 0 && totals_->writes > 0 &&
+           totals_->write_failures > 0 && totals_->evictions > 0;
+  };
   int rounds = 0;
-  for (; std::chrono::steady_clock::now() < end && !HasFailure(); ++rounds) {
+  for (; (Clock::now() < end || (!all_happened() && Clock::now() < last)) && !HasFailure();
+       ++rounds) {
     if (rounds % 4 == 2) fs::remove_all(directory_);
     round(random, rounds % 4 != 0);
   }
@@ -325,13 +332,7 @@ TEST_F(CacheTortureTest, NoWrongKernelNoErrorAndNoByteTooMuch) {
   constexpr std::int64_t kRoom = 1 << 20;
   EXPECT_EQ(run({.cap = kRoom}), 0);
   EXPECT_EQ(run({.cap = kRoom, .all_from_disk = true}), 0);
-  // Each torture did happen.
-  EXPECT_GT(killed_, 0);
-  EXPECT_GT(totals_->hits, 0);
-  EXPECT_GT(totals_->rejects, 0);
-  EXPECT_GT(totals_->writes, 0);
-  EXPECT_GT(totals_->write_failures, 0);
-  EXPECT_GT(totals_->evictions, 0);
+  EXPECT_TRUE(all_happened()) << "some torture did not happen";
   std::printf(
       "%d rounds, %lld processes finished and %d killed; entries: %lld read, %lld written, %lld "
       "rejected, %lld evicted, %lld not written\n",
