@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <limits>
 #include <map>
@@ -29,6 +30,31 @@ static_assert(offsetof(ControlBlock, token) == 0 && offsetof(ControlBlock, posit
 // In place of a token that the device has not chosen yet.
 constexpr std::int32_t kNotYet = std::numeric_limits<std::int32_t>::min();
 constexpr std::chrono::microseconds kBetweenLooks{20};
+
+// Whoever wants to be told of tokens. What it throws is kept until the run has ended, and it hears
+// of no more.
+class Listener {
+ public:
+  explicit Listener(const std::function<void(std::int32_t)>& each) : each_(each) {}
+  void tell(std::int32_t token) {
+    ++told_;
+    if (!each_ || thrown_) return;
+    try {
+      each_(token);
+    } catch (...) {
+      thrown_ = std::current_exception();
+    }
+  }
+  int told() const { return told_; }
+  void rethrow() const {
+    if (thrown_) std::rethrow_exception(thrown_);
+  }
+
+ private:
+  const std::function<void(std::int32_t)>& each_;
+  int told_ = 0;
+  std::exception_ptr thrown_;
+};
 
 // The steps that no other step waits for.
 std::vector<int> unawaited(const std::vector<std::vector<int>>& dependencies) {
@@ -141,29 +167,32 @@ class CudaSession final : public SessionBase {
     LATHE_TRY(write_stops(stops));
     const std::span history = std::span(history_of_host(), std::size_t(plan_.options.context))
                                   .subspan(std::size_t(length_), tokens.size());
+    // Earlier steps, since rolled back, may still be about to write there.
+    if (each) LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
     std::ranges::fill(history, kNotYet);
     LATHE_TRY(executor_->launch(stream_, int(tokens.size())));
     stepped_ = true;
-    int told = 0;
-    if (each) told = tell(history, stops, each);
+    Listener listener(each);
+    if (each) tell(history, stops, listener);
     LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
     LATHE_TRY(executor_->check());
     std::ranges::copy(history, tokens.begin());
     const int count = count_until(tokens, stops);
-    if (each)
-      for (; told < count; ++told) each(tokens[std::size_t(told)]);
+    while (listener.told() < count) listener.tell(tokens[std::size_t(listener.told())]);
     for (int i = 0; i < count; ++i)
       tokens_[std::size_t(length_ + i)] = i == 0 ? token : std::max(tokens[std::size_t(i) - 1], 0);
     length_ += count;
     ended_early_ = count < int(tokens.size());
+    last_ = tokens[std::size_t(count) - 1];
     // What was decoded beyond the stop token is forgotten.
     if (ended_early_) LATHE_TRY(rollback(length_));
+    listener.rethrow();
     return count;
   }
 
   Result<std::int32_t> sampled() override {
     LATHE_TRY(check_stepped());
-    if (ended_early_) return std::max(history_of_host()[length_ - 1], -1);
+    if (ended_early_) return last_;
     LATHE_TRY(fetch(host_control_, memory_->addresses().control, sizeof(ControlBlock)));
     return static_cast<const ControlBlock*>(host_control_.get())->sampled;
   }
@@ -227,25 +256,22 @@ class CudaSession final : public SessionBase {
     return {};
   }
 
-  // Calls `each` with the tokens as they arrive, until the last of them or a stop token has, or
-  // the stream has nothing left to do. Returns how many calls that were.
-  int tell(std::span<std::int32_t> history, std::span<const std::int32_t> stops,
-           const std::function<void(std::int32_t)>& each) const {
-    int told = 0;
-    for (const std::int32_t& place : history) {
-      const std::atomic_ref<std::int32_t> arriving(const_cast<std::int32_t&>(place));
+  // Tells the tokens as they arrive, until the last of them or a stop token has, or the stream has
+  // nothing left to do.
+  void tell(std::span<std::int32_t> history, std::span<const std::int32_t> stops,
+            Listener& listener) const {
+    for (std::int32_t& place : history) {
+      const std::atomic_ref<std::int32_t> arriving(place);
       std::int32_t token = arriving.load(std::memory_order_acquire);
       while (token == kNotYet) {
         const bool busy = driver().cuStreamQuery(stream_) == CUDA_ERROR_NOT_READY;
         token = arriving.load(std::memory_order_acquire);
-        if (!busy && token == kNotYet) return told;
+        if (!busy && token == kNotYet) return;
         if (token == kNotYet) std::this_thread::sleep_for(kBetweenLooks);
       }
-      each(token);
-      ++told;
-      if (std::ranges::find(stops, token) != stops.end()) break;
+      listener.tell(token);
+      if (std::ranges::find(stops, token) != stops.end()) return;
     }
-    return told;
   }
 
   CUdeviceptr history() const { return reinterpret_cast<CUdeviceptr>(history_.get()); }
@@ -313,7 +339,8 @@ class CudaSession final : public SessionBase {
   std::unique_ptr<Executor> executor_;
   PinnedBuffer host_control_;
   PinnedBuffer host_logits_;
-  ControlBlock stops_;  // those that the device knows
+  ControlBlock stops_;     // those that the device knows
+  std::int32_t last_ = 0;  // the token of the last run, where it ended early
   bool writes_values_ = false;
   double read_rate_ = 0;
 };

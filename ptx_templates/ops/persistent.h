@@ -158,8 +158,9 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
         block_barrier();
       }
     }
-    if (!chooses) continue;  // there is no other
+    // Also when others choose: it is here that all blocks have read this token's vectors.
     const i32 sampled = choose(phase, token, o.candidates);
+    if (!chooses) continue;  // there is no other token
     if (thread_index() == 0) {
       if (phase.block == 0) {
         store_to_host(o.history + token.position, sampled);
@@ -169,7 +170,7 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
       token.token = max_int(sampled, 0);
       ++token.position;
     }
-    goes_on = !is_stop(*o.stops, sampled);
+    goes_on = !is_stop(*o.stops, sampled) && load_relaxed(&o.state->fault) == 0;
     block_barrier();
   }
   close_stream(phase.stream, shape.slots);

@@ -42,16 +42,18 @@ LATHE_DEVICE ColumnValues receive_column(const Exchange& e, const f32* at, Colum
   u32x4(&seen)[2] = look_before.seen;
   if (e.polled) {
     LATHE_UNROLL(1)
-    for (int polls = 0;; ++polls) {
+    for (;;) {
       const u32 late = not_arrived(seen[1], e.tag), missing = not_arrived(seen[0], e.tag) | late;
       const u32 lanes = ballot(missing != 0);
-      if (lanes == 0 || give_up(e, polls)) break;
+      if (lanes == 0) break;
       if (missing && (lanes & ((1u << lane_index()) - 1)) == 0) {
         const f32* wanted = at + (late ? 16 : 0);
         receive(e, wanted, look(e, wanted));
       }
       warp_barrier();
       if (missing) look_before = look_at_column(e, at);
+      // All lanes leave together when a wait was given up.
+      if (ballot(load_relaxed(e.fault) != 0)) break;
     }
   }
   const f32x4 a = without_tags(seen[0]), b = without_tags(seen[1]);

@@ -72,11 +72,11 @@ LATHE_DEVICE void refill(WeightStream& s, int slot, int slot_bytes, int warps) {
   if (s.lot.rows <= 0) {
     s.lot = s.steps->next;
     s.left = s.lot.columns;
+    warp_barrier();
     if (s.lot.rows <= 0) {
       ++s.owed;
       return;
     }
-    warp_barrier();
     if (elected()) s.steps->next.rows = 0;
   }
   if (elected())

@@ -136,6 +136,70 @@ TEST(EmulatedSession, StopTokensEndARun) {
   }
 }
 
+SessionOptions mega_options() {
+  SessionOptions options;
+  options.executor = ExecutorKind::mega;
+  options.plan.context = 32;
+  options.disk_cache = false;
+  return options;
+}
+
+// One launch leaves the exchange as the next one expects it, whoever chooses its tokens.
+TEST(EmulatedSession, DrawnTokensAndLikeliestOnesMayAlternate) {
+  FakeDriver fake(emulated(3, fresh_seed()));
+  const auto session =
+      open_session(make_model(fusible(tiny_llama())), mega_options(), fake.platform()).value();
+  std::vector<std::int32_t> expected(4), tokens(3);
+  ASSERT_TRUE(session->generate(5, expected));
+  for (int drawn : {1, 2, 3}) {
+    ASSERT_TRUE(session->rollback(0));
+    ASSERT_TRUE(session->set_sampling({.temperature = 1}));
+    for (int i = 0; i < drawn; ++i) ASSERT_TRUE(session->step(7));
+    ASSERT_TRUE(session->rollback(0));
+    ASSERT_TRUE(session->set_sampling({}));
+    ASSERT_TRUE(session->step(5));
+    EXPECT_EQ(session->sampled().value(), expected[0]);
+    ASSERT_TRUE(session->generate(expected[0], tokens));
+    EXPECT_EQ(tokens, std::vector(expected.begin() + 1, expected.end())) << drawn << " drawn";
+  }
+}
+
+TEST(EmulatedSession, ARunIsToldOfItsOwnTokensOnly) {
+  FakeDriver fake(emulated(3, fresh_seed()));
+  const auto session =
+      open_session(make_model(fusible(tiny_llama())), mega_options(), fake.platform()).value();
+  std::vector<std::int32_t> tokens(3), told;
+  ASSERT_TRUE(session->feed(std::vector{4, 5, 6, 7}));
+  ASSERT_TRUE(session->rollback(1));
+  const auto tell = [&](std::int32_t id) { told.push_back(id); };
+  ASSERT_TRUE(session->generate_until(9, tokens, {}, tell));
+  EXPECT_EQ(told, tokens);
+
+  // An early end, forgotten again.
+  const std::vector stops = {tokens[0]};
+  ASSERT_TRUE(session->rollback(1));
+  ASSERT_EQ(session->generate_until(9, tokens, stops, {}).value(), 1);
+  ASSERT_TRUE(session->rollback(0));
+  EXPECT_EQ(session->sampled().value(), stops[0]);
+}
+
+TEST(EmulatedSession, WhatAListenerThrowsComesOutAfterTheRun) {
+  FakeDriver fake(emulated(3, fresh_seed()));
+  const auto session =
+      open_session(make_model(fusible(tiny_llama())), mega_options(), fake.platform()).value();
+  std::vector<std::int32_t> all(6), tokens(3), rest(3);
+  ASSERT_TRUE(session->generate(5, all));
+  ASSERT_TRUE(session->rollback(0));
+  int told = 0;
+  const auto refuse = [&](std::int32_t) { throw ++told; };
+  EXPECT_THROW(static_cast<void>(session->generate_until(5, tokens, {}, refuse)), int);
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(session->length(), 3);
+  EXPECT_EQ(session->sampled().value(), all[2]);
+  ASSERT_TRUE(session->generate(all[2], rest));
+  EXPECT_EQ(rest, std::vector(all.begin() + 3, all.end()));
+}
+
 TEST(EmulatedSession, StopTokensAreChecked) {
   FakeDriver fake(emulated(3, 1));
   SessionOptions options;

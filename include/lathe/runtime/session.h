@@ -92,8 +92,8 @@ class Session {
   // The same until one of `stops` was chosen, at most 8 ids, which is then the last token: returns
   // how many there are. The mega executor ends there; the others may decode some more, which is
   // forgotten. `each`, if given, is called with every token as soon as the device has chosen it, on
-  // the calling thread, while later ones are being decoded. After an early end there are no
-  // logits() until the next step.
+  // the calling thread, while later ones are being decoded; what it throws comes out when the run
+  // has ended, and the run counts. After an early end there are no logits() until the next step.
   virtual Result<int> generate_until(std::int32_t token, std::span<std::int32_t> tokens,
                                      std::span<const std::int32_t> stops,
                                      const std::function<void(std::int32_t)>& each) = 0;
