@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <exception>
 #include <functional>
 #include <limits>
 #include <map>
@@ -19,6 +18,7 @@
 #include "runtime/service_kernel.h"
 #include "runtime/session_base.h"
 #include "runtime/stopwatch.h"
+#include "runtime/token_listener.h"
 #include "runtime/weights.h"
 
 namespace lathe {
@@ -30,31 +30,6 @@ static_assert(offsetof(ControlBlock, token) == 0 && offsetof(ControlBlock, posit
 // In place of a token that the device has not chosen yet.
 constexpr std::int32_t kNotYet = std::numeric_limits<std::int32_t>::min();
 constexpr std::chrono::microseconds kBetweenLooks{20};
-
-// Whoever wants to be told of tokens. What it throws is kept until the run has ended, and it hears
-// of no more.
-class Listener {
- public:
-  explicit Listener(const std::function<void(std::int32_t)>& each) : each_(each) {}
-  void tell(std::int32_t token) {
-    ++told_;
-    if (!each_ || thrown_) return;
-    try {
-      each_(token);
-    } catch (...) {
-      thrown_ = std::current_exception();
-    }
-  }
-  int told() const { return told_; }
-  void rethrow() const {
-    if (thrown_) std::rethrow_exception(thrown_);
-  }
-
- private:
-  const std::function<void(std::int32_t)>& each_;
-  int told_ = 0;
-  std::exception_ptr thrown_;
-};
 
 // The steps that no other step waits for.
 std::vector<int> unawaited(const std::vector<std::vector<int>>& dependencies) {
@@ -172,7 +147,7 @@ class CudaSession final : public SessionBase {
     std::ranges::fill(history, kNotYet);
     LATHE_TRY(executor_->launch(stream_, int(tokens.size())));
     stepped_ = true;
-    Listener listener(each);
+    TokenListener listener(each);
     if (each) tell(history, stops, listener);
     LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
     LATHE_TRY(executor_->check());
@@ -259,7 +234,7 @@ class CudaSession final : public SessionBase {
   // Tells the tokens as they arrive, until the last of them or a stop token has, or the stream has
   // nothing left to do.
   void tell(std::span<std::int32_t> history, std::span<const std::int32_t> stops,
-            Listener& listener) const {
+            TokenListener& listener) const {
     for (std::int32_t& place : history) {
       const std::atomic_ref<std::int32_t> arriving(place);
       std::int32_t token = arriving.load(std::memory_order_acquire);
