@@ -276,6 +276,14 @@ class Session : public Handle<lathe_session, lathe_session_close> {
   Result<void> generate(std::int32_t token, std::span<std::int32_t> tokens) {
     return result_of(lathe_session_generate(get(), token, tokens.data(), count(tokens.size())));
   }
+  // How many of the tokens there are. options: stop tokens, and who is told of tokens as they come.
+  Result<std::int32_t> generate_until(std::int32_t token, std::span<std::int32_t> tokens,
+                                      const lathe_run_options& options) {
+    std::int32_t chosen = 0;
+    const lathe_status status = lathe_session_generate_until(get(), token, &options, tokens.data(),
+                                                             count(tokens.size()), &chosen);
+    return result_of(status, chosen);
+  }
   Result<std::int32_t> sampled() {
     std::int32_t token = -1;
     const lathe_status status = lathe_session_get_sampled(get(), &token);

@@ -202,6 +202,24 @@ lathe_status lathe_session_generate(lathe_session* session, std::int32_t token,
   });
 }
 
+lathe_status lathe_session_generate_until(lathe_session* session, std::int32_t token,
+                                          const lathe_run_options* options, std::int32_t* tokens,
+                                          std::int32_t count, std::int32_t* chosen) {
+  return with_session(session, [&](Session& open) -> Result<void> {
+    LATHE_TRY(check_array(tokens, "tokens", count));
+    LATHE_NOT_NULL(chosen);
+    LATHE_ASSIGN(const lathe_run_options run, read_optional_struct(options, "lathe_run_options"));
+    LATHE_TRY(check_array(run.stops, "stops", run.stop_count));
+    std::function<void(std::int32_t)> tell;
+    if (run.listener) {
+      tell = [&run](std::int32_t id) { run.listener(run.listener_user, id); };
+    }
+    LATHE_ASSIGN(*chosen, open.generate_until(token, {tokens, std::size_t(count)},
+                                              {run.stops, std::size_t(run.stop_count)}, tell));
+    return {};
+  });
+}
+
 lathe_status lathe_session_get_sampled(lathe_session* session, std::int32_t* token) {
   return with_session(session, [&](Session& open) -> Result<void> {
     LATHE_NOT_NULL(token);

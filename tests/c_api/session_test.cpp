@@ -102,6 +102,38 @@ TEST_F(SessionFunctions, DecodeAsTheLibraryDoes) {
   EXPECT_TRUE(std::equal(logits.begin(), logits.end(), direct_logits.begin(), direct_logits.end()));
 }
 
+TEST_F(SessionFunctions, ARunEndsAtAStopToken) {
+  SessionHandle session = open_or_fail();
+  std::vector<std::int32_t> all(6), some(6), told;
+  ASSERT_EQ(lathe_session_generate(session.get(), 3, all.data(), 6), LATHE_OK);
+  session = open_or_fail();
+  const std::int32_t stops[] = {all[2]};
+  lathe_run_options run = {};
+  run.struct_size = sizeof run;
+  run.stops = stops;
+  run.stop_count = 1;
+  run.listener = [](void* user, std::int32_t id) {
+    static_cast<std::vector<std::int32_t>*>(user)->push_back(id);
+  };
+  run.listener_user = &told;
+  std::int32_t chosen = 0;
+  ASSERT_EQ(lathe_session_generate_until(session.get(), 3, &run, some.data(), 6, &chosen), LATHE_OK)
+      << last_message();
+  const auto expected = std::find(all.begin(), all.end(), all[2]) - all.begin() + 1;
+  EXPECT_EQ(chosen, expected);
+  EXPECT_EQ(told, std::vector(all.begin(), all.begin() + expected));
+  EXPECT_EQ(length_of(session), expected);
+
+  EXPECT_REFUSED(lathe_session_generate_until(session.get(), 3, nullptr, some.data(), 6, nullptr),
+                 LATHE_INVALID_ARGUMENT, "chosen");
+  run.stop_count = -1;
+  EXPECT_REFUSED(lathe_session_generate_until(session.get(), 3, &run, some.data(), 6, &chosen),
+                 LATHE_INVALID_ARGUMENT, "stops");
+  ASSERT_EQ(lathe_session_generate_until(session.get(), 3, nullptr, some.data(), 2, &chosen),
+            LATHE_OK);
+  EXPECT_EQ(chosen, 2);
+}
+
 TEST_F(SessionFunctions, RunOnTheCallersDeviceAndStream) {
   options_.fusion = LATHE_FUSION_FULL;
   const SessionHandle cpu = open_or_fail();

@@ -117,6 +117,26 @@ LATHE_API lathe_status lathe_session_feed(lathe_session* session, const int32_t*
 // `tokens` and waits for them. Faster than steps: the GPU does not wait for the host in between.
 LATHE_API lathe_status lathe_session_generate(lathe_session* session, int32_t token,
                                               int32_t* tokens, int32_t count);
+
+// Told of a token as soon as it is chosen, while later ones are being decoded; on the thread that
+// called lathe_session_generate_until, before it returns. Must not call Lathe with that session.
+typedef void (*lathe_token_listener)(void* user, int32_t token);
+
+typedef struct lathe_run_options {
+  size_t struct_size;
+  const int32_t* stops;  // ids, at most 8: the first of them that is chosen is the last token
+  int32_t stop_count;
+  int32_t reserved;               // 0
+  lathe_token_listener listener;  // may be NULL
+  void* listener_user;
+} lathe_run_options;
+
+// lathe_session_generate that ends at a stop token: *chosen is how many tokens there are. options
+// may be NULL. After an end before `count` there are no logits until the next step.
+LATHE_API lathe_status lathe_session_generate_until(lathe_session* session, int32_t token,
+                                                    const lathe_run_options* options,
+                                                    int32_t* tokens, int32_t count,
+                                                    int32_t* chosen);
 // Waits for the last step. The token chosen after it; -1 when every logit is NaN.
 LATHE_API lathe_status lathe_session_get_sampled(lathe_session* session, int32_t* token);
 // Waits for the last step. `count` is the vocabulary. The floats live until the next call with this
