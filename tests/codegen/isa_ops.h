@@ -67,6 +67,14 @@ LATHE_OP isa_warp_barrier(const u32* in0, const u32*, const u32*, u32* out, int 
 }
 
 LATHE_ISA_OP(ballot, ballot(a > b) ^ ballot((c & 1u) != 0) << 1)
+LATHE_ISA_OP(pinned, pinned(a) ^ pinned(b + c))
+LATHE_ISA_OP(uniform, static_cast<u32>(uniform(static_cast<int>(a ^ b))))
+// Which lane it is may differ from host to device: that it is one, and the same twice.
+LATHE_DEVICE u32 isa_one_elected() {
+  const u32 first = ballot(elected()), second = ballot(elected());
+  return first != 0 && (first & (first - 1)) == 0 && first == second;
+}
+LATHE_ISA_OP(elected, a ^ isa_one_elected())
 LATHE_ISA_OP(dot4, static_cast<u32>(dot4(a, b, static_cast<i32>(c) >> 8)))
 
 // One word of a fragment of sums, in which none of them is lost.
@@ -92,6 +100,10 @@ LATHE_OP isa_relaxed_u32(const u32* in0, const u32*, const u32*, u32* out, int t
   const int i = isa_index(threads);
   store_relaxed(out + i, ~load_relaxed(in0 + i));
   out[i] = load_relaxed(out + i) ^ 1u;
+}
+LATHE_OP isa_store_to_host(const u32* in0, const u32*, const u32*, u32* out, int threads) {
+  const int i = isa_index(threads);
+  store_to_host(reinterpret_cast<i32*>(out + i), static_cast<i32>(~in0[i]));
 }
 // A pair of words by its even thread, which reads it back.
 LATHE_OP isa_relaxed_u64(const u32* in0, const u32*, const u32*, u32* out, int threads) {
@@ -165,7 +177,7 @@ LATHE_OP isa_turns(const u32* in0, const u32* in1, const u32* in2, u32* out, int
   X(fma) X(divide) X(square_root) X(round_even) X(f16_to_f32) X(f32_to_f16) X(byte_permute) \
   X(funnel_right) X(shuffle) X(shuffle_f32) X(shuffle_xor) X(shuffle_xor_f32) X(warp_sum) \
   X(warp_max) X(indices) X(add_multiply) X(integer_to_f32) X(exponential) X(silu) X(gelu_tanh) \
-  X(stream) X(block_barrier) X(warp_barrier) X(sine) X(turns) X(ballot) X(dot4) X(mma_u8_k32) \
-  X(mma_s8_k32) X(mma_u8_k16) X(relaxed_u32) X(relaxed_u64) X(relaxed_u32x4) X(atomic_add) \
+  X(stream) X(block_barrier) X(warp_barrier) X(sine) X(turns) X(ballot) X(pinned) X(uniform) X(elected) X(dot4) X(mma_u8_k32) \
+  X(mma_s8_k32) X(mma_u8_k16) X(store_to_host) X(relaxed_u32) X(relaxed_u64) X(relaxed_u32x4) X(atomic_add) \
   X(atomic_sum) X(bulk_copy) X(dependents)
 // clang-format on
