@@ -138,7 +138,7 @@ class Records {
     s.k = key.k;
     s.subs = subs;
     s.columns = columns;
-    s.inverse = dev::ceil_div(4096, columns);
+    s.inverse = dev::column_inverse(columns);
     s.kind = key.gated ? dev::kGatedRows : last ? dev::kLogitRows : dev::kPlainRows;
     s.activation = int(key.activation);
     s.inverse_k = 1.0f / float(key.k);

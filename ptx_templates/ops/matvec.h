@@ -16,9 +16,9 @@
 
 namespace lathe::dev {
 
-// How many warps have sums of the same row tile. A warp's go to place row * places + own.column.
+// A warp's sums of a row tile go to place row * places + own.column.
 LATHE_DEVICE int places(const Phase& phase, const MatvecShape& s) {
-  return min_int(s.columns, phase.warps);
+  return sum_places(s.columns, phase.warps);
 }
 
 LATHE_DEVICE void leave_rows(f32* sums, f32 row0, f32 row1) {
@@ -195,12 +195,12 @@ LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperand
   const OwnTiles own = own_tiles(phase.stream.warp, phase.warps, s.columns, s.inverse);
   const bool gated = s.kind == kGatedRows;
   const int last = gated ? 2 * s.most : s.most;
+  const bool at_once = s.batch >= last;
   int row = own.group, matrix = 0;
   LATHE_UNROLL(1)
   for (int at = 0; at < last;) {
     int end = at + s.batch;
-    const bool all = end >= last;
-    if (gated && at < s.most && !all) end = min_int(end, s.most);
+    if (gated && !at_once && at < s.most) end = min_int(end, s.most);
     // Row tiles [before, before + count) of the numbering are this matrix's.
     int before = 0;
     LATHE_UNROLL(1)
@@ -208,7 +208,7 @@ LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperand
       const int count = of_matrix(s.count, m);
       if (m == 0 || count > 0) look_ahead(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
       if (at == 0 && m == 0) load_vector<kSubs>(phase, s, o, features, own);
-      const int base = gated && s.batch < last ? m * s.most : before;
+      const int base = gated && !at_once ? m * s.most : before;
       const int stop = min_int(end - base, count);
       if (stop > 0 && at < base + count && own.count > 0) {
         if (m != matrix) row = own.group;
@@ -221,7 +221,7 @@ LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperand
     const bool gates = gated && at < s.most;
     const int from = gated && !gates ? at - s.most : at;
     const int to = min_int(gated && !gates ? end - s.most : end, gated ? s.count[0] : before);
-    const int part = !gated ? kRows : s.batch >= last ? kGateAndUp : gates ? kGateOnly : kUpOnly;
+    const int part = !gated ? kRows : at_once ? kGateAndUp : gates ? kGateOnly : kUpOnly;
     finish_rows(phase, s, o, from, max_int(to - from, 0), part);
     at = end;
   }
@@ -245,7 +245,7 @@ LATHE_OP matvec_kernel(const u8* w_a, const u8* w_b, const u8* w_c, const f32* f
   s.k = k;
   s.subs = subs;
   s.columns = columns;
-  s.inverse = ceil_div(4096, columns);
+  s.inverse = column_inverse(columns);
   s.rows[0] = n_a;
   s.rows[1] = n_b;
   s.rows[2] = n_c;

@@ -14,19 +14,24 @@ struct alignas(16) StreamEntry {
   const u8* tiles;
   u16 rows, columns;  // row tiles, and tiles of each
   u16 tile_units;     // of 16 bytes
-  u16 inverse;        // 4096 / columns rounded up
+  u16 inverse;        // column_inverse()
 };
+
+// For own_tiles(): warp / columns without a division, exact for up to 16 warps.
+LATHE_SHAPE int column_inverse(int columns) {
+  return ceil_div(4096, columns);
+}
 
 LATHE_SHAPE StreamEntry stream_entry(const u8* tiles, int rows, int columns, int tile_bytes) {
   return {tiles, static_cast<u16>(rows), static_cast<u16>(columns),
-          static_cast<u16>(tile_bytes / 16), static_cast<u16>(ceil_div(4096, columns))};
+          static_cast<u16>(tile_bytes / 16), static_cast<u16>(column_inverse(columns))};
 }
 
 enum : int { kPlainRows = 0, kGatedRows = 1, kLogitRows = 2 };  // what becomes of the sums
 
 struct MatvecShape {
   i32 k, subs, columns;    // values of the vector; sub-blocks per tile; tiles per row
-  i32 inverse;             // 4096 / columns rounded up
+  i32 inverse;             // column_inverse()
   i32 rows[3], format[3];  // of the matrices; formats by number, kTile...
   i32 kind, activation;
   f32 inverse_k, epsilon;
@@ -78,9 +83,14 @@ LATHE_SHAPE void share_phase(MatvecShape& s, int block, int blocks) {
   s.most = ceil_div(units, blocks);
 }
 
+// How many warps have sums of the same row tile.
+LATHE_SHAPE int sum_places(int columns, int warps) {
+  return min_int(columns, warps);
+}
+
 // Floats of partial sums when all row tiles of the block with the most have theirs at once.
 LATHE_SHAPE int all_sums(const MatvecShape& s, int warps) {
-  return s.most * (s.kind == kGatedRows ? 2 : 1) * 16 * min_int(s.columns, warps);
+  return s.most * (s.kind == kGatedRows ? 2 : 1) * 16 * sum_places(s.columns, warps);
 }
 
 // How much of a phase is done at a time: all of it where its sums fit beside those of the phases
@@ -88,7 +98,7 @@ LATHE_SHAPE int all_sums(const MatvecShape& s, int warps) {
 // holds: two such halves fit, and a phase that takes more than half at once has no neighbour
 // that does (place_sums() of that one refused).
 LATHE_SHAPE void place_sums(MatvecShape& s, int warps, int beside) {
-  const int row = 16 * min_int(s.columns, warps), half = kPartialFloats / 2;
+  const int row = 16 * sum_places(s.columns, warps), half = kPartialFloats / 2;
   const int all = all_sums(s, warps);
   const bool at_once = all <= half || all + beside <= kPartialFloats;
   s.batch = at_once ? all / row : half / row;

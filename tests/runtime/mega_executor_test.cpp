@@ -319,7 +319,7 @@ TEST(MegaExecutor, WarpsOwnEveryTileOnce) {
       std::vector<int> owners(static_cast<std::size_t>(rows * columns));
       for (int warp = 0; warp < warps; ++warp) {
         const dev::OwnTiles own =
-            dev::own_tiles(warp, warps, columns, dev::ceil_div(4096, columns));
+            dev::own_tiles(warp, warps, columns, dev::column_inverse(columns));
         for (int row = own.group; row < rows; row += own.groups)
           for (int j = 0; j < own.count; ++j)
             ++owners.at(static_cast<std::size_t>(row * columns + own.column + j * warps));
