@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <chrono>
 
 #include "codegen/routes.h"
+#include "codegen/stopwatch.h"
 
 namespace lathe {
 namespace {
@@ -44,7 +44,7 @@ Result<void> check_custom_kernel(const CustomKernel& kernel) {
 Result<Ptx> emit_custom_kernel(const CustomKernel& kernel, const Target& target,
                                const Compilers& compilers) {
   LATHE_TRY(check_custom_kernel(kernel));
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch emitting;
   Ptx ptx;
   ptx.entry = kernel.entry;
   ptx.geometry = kernel.geometry;
@@ -59,8 +59,7 @@ Result<Ptx> emit_custom_kernel(const CustomKernel& kernel, const Target& target,
   LATHE_ASSIGN(const Nvrtc* nvrtc, load_nvrtc(compilers.state()));
   ptx.compiler = nvrtc->version;
   LATHE_ASSIGN(ptx.text, nvrtc_compile_custom(kernel.source, kernel.name, target, *nvrtc));
-  ptx.milliseconds =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  ptx.milliseconds = emitting.milliseconds();
   return ptx;
 }
 

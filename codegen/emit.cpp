@@ -3,10 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-
 #include "codegen/device_sources.h"
 #include "codegen/routes.h"
+#include "codegen/stopwatch.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -94,7 +93,7 @@ Result<std::string> Compilers::library(Route route) const {
 
 Result<Ptx> emit(const KernelKey& key, const Target& target, Route route,
                  const Compilers& compilers) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch emitting;
   LATHE_TRY(check_key(key));
   LATHE_TRY(route_covers(key, route));
   LATHE_TRY(target_covers(key, target));
@@ -112,8 +111,7 @@ Result<Ptx> emit(const KernelKey& key, const Target& target, Route route,
         .with("target", target.name())
         .with("route", route_name(route));
   ptx.text = header_comment(key, ptx) + *body;
-  ptx.milliseconds =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  ptx.milliseconds = emitting.milliseconds();
   return ptx;
 }
 

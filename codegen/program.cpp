@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "codegen/kernels/matvec.h"
+#include "codegen/program_shape.h"
 #include "codegen/routes.h"
 #include "lathe/codegen/tile.h"
 #include "ptx_templates/ops/launch_shapes.h"
@@ -25,24 +26,9 @@ void add_distinct(List& list, const KernelKey& key) {
   if (std::find(list.begin(), list.end(), key) == list.end()) list.push_back(key);
 }
 
-int columns(const Program& program) {
-  int most = 0;
-  for (const KernelKey& key : program.matvecs)
-    if (const auto shape = tile_shape(key.format, key.n, key.k))
-      most = std::max(most, shape->tiles_per_row);
-  return most;
-}
-
-int attend_bytes(const Program& program) {
-  int most = 0;
-  for (const KernelKey& key : program.attends)
-    most = std::max(most, static_cast<int>(row(key.type).geometry(key).shared_bytes));
-  return most;
-}
-
 dev::PersistentLayout layout(const Program& program) {
-  return dev::persistent_layout(program.warps, program.stages, program.slot_bytes, columns(program),
-                                program.entries, attend_bytes(program));
+  return dev::persistent_layout(program.warps, program.stages, program.slot_bytes,
+                                tile_columns(program), program.entries, attend_bytes(program));
 }
 
 // Sub-blocks per tile when all matrices have the same, else 0: then it is data.
@@ -101,6 +87,21 @@ std::string embed_text(const KernelKey& key) {
 }
 
 }  // namespace
+
+int tile_columns(const Program& program) {
+  int most = 0;
+  for (const KernelKey& key : program.matvecs)
+    if (const auto shape = tile_shape(key.format, key.n, key.k))
+      most = std::max(most, shape->tiles_per_row);
+  return most;
+}
+
+int attend_bytes(const Program& program) {
+  int most = 0;
+  for (const KernelKey& key : program.attends)
+    most = std::max(most, static_cast<int>(row(key.type).geometry(key).shared_bytes));
+  return most;
+}
 
 std::string Program::text() const {
   std::string out = fmt::format("persistent.bl{}.w{}.st{}.slot{}.steps{}.entries{} {}", blocks,
@@ -169,7 +170,7 @@ Result<std::string> cuda_source(const Program& program) {
       tiles ? "embed_tiles" : "embed", features(program), common_subs(program),
       attend_text(program), embed_text(program.embed), program.warps * 32, kEntry, program.steps,
       program.entries, program.blocks, program.warps, program.stages, program.slot_bytes,
-      columns(program), attend_bytes(program));
+      tile_columns(program), attend_bytes(program));
 }
 
 Result<void> program_fits(const Program& program, const Target& target) {

@@ -12,12 +12,12 @@
 #include <thread>
 
 #include "codegen/kernels/matvec.h"
+#include "codegen/stopwatch.h"
 #include "lathe/codegen/kernel_table.h"
 #include "runtime/executor.h"
 #include "runtime/read_rate.h"
 #include "runtime/service_kernel.h"
 #include "runtime/session_base.h"
-#include "runtime/stopwatch.h"
 #include "runtime/token_listener.h"
 #include "runtime/weights.h"
 
@@ -218,16 +218,14 @@ class CudaSession final : public SessionBase {
 
   // Only when they are others than before.
   Result<void> write_stops(std::span<const std::int32_t> stops) {
-    ControlBlock control;
-    control.stop_count = int(stops.size());
-    std::ranges::copy(stops, control.stops);
-    if (control.stop_count == stops_.stop_count && std::ranges::equal(control.stops, stops_.stops))
-      return {};
-    constexpr std::size_t first = offsetof(ControlBlock, stop_count);
-    LATHE_DRIVER_CALL(driver(), cuMemcpyHtoDAsync, memory_->addresses().control + first,
-                      reinterpret_cast<const std::byte*>(&control) + first,
-                      sizeof(ControlBlock) - first, stream_);
-    stops_ = control;
+    StopTokens wanted;
+    wanted.count = int(stops.size());
+    std::ranges::copy(stops, wanted.ids);
+    if (wanted == stops_) return {};
+    LATHE_DRIVER_CALL(driver(), cuMemcpyHtoDAsync,
+                      memory_->addresses().control + offsetof(ControlBlock, stops), &wanted,
+                      sizeof wanted, stream_);
+    stops_ = wanted;
     return {};
   }
 
@@ -314,7 +312,7 @@ class CudaSession final : public SessionBase {
   std::unique_ptr<Executor> executor_;
   PinnedBuffer host_control_;
   PinnedBuffer host_logits_;
-  ControlBlock stops_;     // those that the device knows
+  StopTokens stops_;       // those that the device knows
   std::int32_t last_ = 0;  // the token of the last run, where it ended early
   bool writes_values_ = false;
   double read_rate_ = 0;

@@ -20,9 +20,8 @@ namespace {
 static_assert(offsetof(ControlBlock, token) == offsetof(dev::TokenControl, token) &&
               offsetof(ControlBlock, position) == offsetof(dev::TokenControl, position) &&
               offsetof(ControlBlock, sampled) == offsetof(dev::TokenControl, sampled));
-static_assert(ControlBlock::kMaxStops == dev::kMaxStops &&
-              offsetof(ControlBlock, stops) - offsetof(ControlBlock, stop_count) ==
-                  offsetof(dev::StopTokens, ids));
+static_assert(StopTokens::kMost == dev::kMaxStops &&
+              offsetof(StopTokens, ids) == offsetof(dev::StopTokens, ids));
 
 template <class T>
 T* pointer(std::uint64_t address) {
@@ -216,7 +215,7 @@ class MegaExecutor final : public Executor {
         candidates_.get(),
         history,
         addresses.control + offsetof(ControlBlock, sampling) + offsetof(SamplingState, recent),
-        addresses.control + offsetof(ControlBlock, stop_count)};
+        addresses.control + offsetof(ControlBlock, stops)};
     for (std::size_t i = 0; i < pointers_.size(); ++i) parameters_[i] = &pointers_[i];
     parameters_[pointers_.size()] = &tokens_;
     parameters_[pointers_.size() + 1] = &chooses_;

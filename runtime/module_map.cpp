@@ -8,9 +8,9 @@
 #include <system_error>
 #include <thread>
 
+#include "codegen/stopwatch.h"
 #include "runtime/cache_entry.h"
 #include "runtime/cached_kernel.h"
-#include "runtime/stopwatch.h"
 
 namespace lathe {
 

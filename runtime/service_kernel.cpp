@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <optional>
 
+#include "codegen/stopwatch.h"
 #include "lathe/plan/plan.h"
 #include "runtime/cache_entry.h"
 #include "runtime/cached_kernel.h"
-#include "runtime/stopwatch.h"
 
 namespace lathe {
 namespace {

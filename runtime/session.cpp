@@ -92,11 +92,11 @@ Result<void> SessionBase::check_logits() const {
 }
 
 Result<void> SessionBase::check_stops(std::span<const std::int32_t> stops) const {
-  if (stops.size() > ControlBlock::kMaxStops)
-    return Error{Code::invalid_argument,
-                 fmt::format("{} stop tokens are too many: at most {}.", stops.size(),
-                             ControlBlock::kMaxStops),
-                 {}};
+  if (stops.size() > StopTokens::kMost)
+    return Error{
+        Code::invalid_argument,
+        fmt::format("{} stop tokens are too many: at most {}.", stops.size(), StopTokens::kMost),
+        {}};
   for (const std::int32_t id : stops)
     if (id < 0 || id >= plan_.spec.vocab)
       return Error{

@@ -44,7 +44,7 @@ Result<Generation> answer(Session& session, const Prompt& prompt, const Options&
       .sampling = options.sampling,
       .ahead = options.ahead,
       .is_stop = [&](std::int32_t id) { return prompt.tokenizer && prompt.tokenizer->is_stop(id); },
-      .stops = prompt.tokenizer ? prompt.tokenizer->stops(ControlBlock::kMaxStops)
+      .stops = prompt.tokenizer ? prompt.tokenizer->stops(StopTokens::kMost)
                                 : std::vector<std::int32_t>{},
       .on_token =
           [&](std::int32_t id) {

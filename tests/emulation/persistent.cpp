@@ -2,12 +2,11 @@
 // with the shapes as data.
 #include "tests/emulation/persistent.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <sstream>
 
+#include "codegen/program_shape.h"
 #include "isa/host.h"
-#include "lathe/codegen/kernel_table.h"
 #include "lathe/codegen/program.h"
 #include "lathe/codegen/tile.h"
 #include "ops/embed_tiles.h"
@@ -20,23 +19,17 @@ namespace {
 // The program that runs. Fibers stay on the thread that launched them.
 thread_local const Program* running = nullptr;
 
+// Formats of embeddings that may be in tiles, and of all.
+#define LATHE_TILED_FORMATS(X) X(q4_0) X(q4_1) X(q5_0) X(q5_1) X(q8_0) X(q4_k) X(q5_k) X(q6_k)
+#define LATHE_FORMATS(X) X(f32) X(f16) X(bf16) LATHE_TILED_FORMATS(X)
+
 void embed_raw(const dev::Exchange& e, const dev::u8* table, const dev::i32* token, float* y,
                int index, const KernelKey& key) {
   switch (key.format) {
 #define LATHE_CASE(format) \
   case Format::format:     \
-    return dev::embed_##format##_share(e, table, token, y, index, key.k, key.n, key.scale)
-    LATHE_CASE(f32);
-    LATHE_CASE(f16);
-    LATHE_CASE(bf16);
-    LATHE_CASE(q4_0);
-    LATHE_CASE(q4_1);
-    LATHE_CASE(q5_0);
-    LATHE_CASE(q5_1);
-    LATHE_CASE(q8_0);
-    LATHE_CASE(q4_k);
-    LATHE_CASE(q5_k);
-    LATHE_CASE(q6_k);
+    return dev::embed_##format##_share(e, table, token, y, index, key.k, key.n, key.scale);
+    LATHE_FORMATS(LATHE_CASE)
 #undef LATHE_CASE
     default:
       return;
@@ -50,15 +43,8 @@ void embed_tiles(const dev::Exchange& e, const dev::u8* table, const dev::i32* t
 #define LATHE_CASE(format)                                                                  \
   case Format::format:                                                                      \
     return dev::embed_tiles_##format##_share(e, table, token, y, index, key.k, key.n, subs, \
-                                             key.scale)
-    LATHE_CASE(q4_0);
-    LATHE_CASE(q4_1);
-    LATHE_CASE(q5_0);
-    LATHE_CASE(q5_1);
-    LATHE_CASE(q8_0);
-    LATHE_CASE(q4_k);
-    LATHE_CASE(q5_k);
-    LATHE_CASE(q6_k);
+                                             key.scale);
+    LATHE_TILED_FORMATS(LATHE_CASE)
 #undef LATHE_CASE
     default:
       return;
@@ -130,11 +116,8 @@ Result<void> emulate_persistent(const std::string& text, std::span<void* const> 
   shape.warps = program.warps;
   shape.slots = program.stages;
   shape.slot_bytes = program.slot_bytes;
-  for (const KernelKey& key : program.matvecs)
-    shape.columns = std::max(shape.columns, tile_shape(key.format, key.n, key.k)->tiles_per_row);
-  for (const KernelKey& key : program.attends)
-    shape.attend_bytes =
-        std::max(shape.attend_bytes, static_cast<int>(row(key.type).geometry(key).shared_bytes));
+  shape.columns = tile_columns(program);
+  shape.attend_bytes = attend_bytes(program);
   const dev::PersistentOperands operands = {pointer<const dev::StepRecord>(parameters[0]),
                                             pointer<const dev::StreamEntry>(parameters[1]),
                                             pointer<dev::TokenControl>(parameters[2]),

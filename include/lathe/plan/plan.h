@@ -15,19 +15,23 @@
 
 namespace lathe {
 
+// Ids that end a run of tokens.
+struct StopTokens {
+  static constexpr int kMost = 8;
+  std::int32_t count = 0;
+  std::int32_t ids[kMost] = {};
+  bool operator==(const StopTokens&) const = default;
+};
+
 // State that changes from token to token, in device memory, so that one recorded graph serves
 // every token. Kernels take pointers to its fields.
 struct ControlBlock {
-  static constexpr int kMaxStops = 8;
-
   std::int32_t token = 0;     // to be decoded now
   std::int32_t position = 0;  // of that token: entries already in the KV cache
   std::int32_t sampled = 0;   // written by sample; -1 when every logit is NaN
   std::int32_t reserved = 0;
   SamplingState sampling;
-  // Ids that end a run of tokens.
-  std::int32_t stop_count = 0;
-  std::int32_t stops[kMaxStops] = {};
+  StopTokens stops;
 
   // The end of a token: it becomes a recent one, and the sampled one, if there is one, the next.
   void advance() {
