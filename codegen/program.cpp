@@ -62,6 +62,25 @@ const char* cache_rows(Format format) {
   return format == Format::f32 ? "KvRowsF32" : format == Format::f16 ? "KvRowsF16" : "KvRowsQ8";
 }
 
+std::string attend_numbers(const KernelKey& key) {
+  return fmt::format("{{{}, {}, {}, {}, {}, {}, {}, {}, {}}}", key.heads, key.kv_heads,
+                     key.head_dim, key.rotary, key.pairing == Pairing::halves ? 1 : 0, key.window,
+                     key.splits, real(key.epsilon), real(key.scale));
+}
+
+std::string attend_blocks_text(const Program& program) {
+  std::string out;
+  for (std::size_t i = 0; i < program.attends.size(); ++i) {
+    const KernelKey& key = program.attends[i];
+    out += fmt::format(
+        "    if (variant == {})\n"
+        "      return lathe::dev::attend_blocks<{}>(\n"
+        "          {}, position, {});\n",
+        i, cache_rows(key.format), attend_numbers(key), program.blocks);
+  }
+  return out + "    return 0;\n";
+}
+
 std::string attend_text(const Program& program) {
   std::string out;
   for (std::size_t i = 0; i < program.attends.size(); ++i) {
@@ -69,11 +88,9 @@ std::string attend_text(const Program& program) {
     out += fmt::format(
         "    // {}\n    if (variant == {})\n"
         "      attend_phase<{}>({{1, tag, fault}}, o,\n"
-        "                       {{{}, {}, {}, {}, {}, {}, {}, {}, {}}},\n"
+        "                       {},\n"
         "                       position, block, {}, {}, scratch);\n",
-        key.text(), i, cache_rows(key.format), key.heads, key.kv_heads, key.head_dim, key.rotary,
-        key.pairing == Pairing::halves ? 1 : 0, key.window, key.splits, real(key.epsilon),
-        real(key.scale), program.blocks, program.warps);
+        key.text(), i, cache_rows(key.format), attend_numbers(key), program.blocks, program.warps);
   }
   return out;
 }
@@ -152,6 +169,7 @@ Result<std::string> cuda_source(const Program& program) {
       "struct Phases {{\n"
       "  static constexpr u32 features = {};\n"
       "  static constexpr int subs = {};\n"
+      "  static __device__ __forceinline__ int attend_blocks(int variant, int position) {{\n{}  }}\n"
       // Not inlined: it would take the registers of the phases that stream weights.
       "  static __device__ __noinline__ void attend(int variant, u32 tag, u32* fault, int block,\n"
       "      u8* scratch, const AttendOperands& o, int position) {{\n{}  }}\n"
@@ -168,7 +186,7 @@ Result<std::string> cuda_source(const Program& program) {
       "                         {{{}, {}, {}, {}, {}, {}, {}, {}}}, tokens, chooses);\n"
       "}}\n",
       tiles ? "embed_tiles" : "embed", features(program), common_subs(program),
-      attend_text(program), embed_text(program.embed), program.warps * 32, kEntry, program.steps,
+      attend_blocks_text(program), attend_text(program), embed_text(program.embed), program.warps * 32, kEntry, program.steps,
       program.entries, program.blocks, program.warps, program.stages, program.slot_bytes,
       tile_columns(program), attend_bytes(program));
 }

@@ -102,7 +102,7 @@ class FusedRecipe {
     if (gated) key.activation = spec_.activation;
     if (norm) key.epsilon = spec_.epsilon;
     key.blocks = options_.blocks;
-    key.warps = fused_warps(spec_);
+    key.warps = kFusedWarps;
     key.stages = matvec_stages(key);
 
     std::vector<Operand> operands;
@@ -179,7 +179,7 @@ class FusedRecipe {
     key.scale = spec_.attention_scale;
     key.qk_norm = spec_.qk_norm;
     if (key.qk_norm) key.epsilon = spec_.epsilon;
-    key.warps = fused_warps(spec_);
+    key.warps = kFusedWarps;
     key.splits = std::clamp(options_.attention_splits > 0 ? options_.attention_splits
                                                           : options_.blocks / spec_.kv_heads,
                             1, kMaxAttentionSplits);

@@ -25,11 +25,11 @@ inline constexpr int kMaxAttentionSplits = 64;
 // split when the cache is full, and at most kMaxAttentionSplits.
 int attention_splits(int kv_heads, int visible_positions);
 
-// Warps of the fused kernels of a model, 8, 12 or 16. Each warp has whole tile columns of a vector
-// (ops/step_records.h, OwnTiles), so their numbers have to fit each other; beside that, 16 hide the
-// latency of many rows, and where a phase is a few microseconds what each warp does once in it
-// weighs more, and fewer are faster.
-int fused_warps(const ModelSpec& spec);
+// Warps of the fused kernels. With eight a thread has 255 registers, and nothing of a phase has to
+// lie in local memory: while weights stream, a spilled value took up to 8000 clocks to come back
+// (docs/performance.md, "Nothing may wait behind the weights").
+inline constexpr int kFusedWarps = 8;
+
 // Tiles under way per warp: as many as fit the shared memory of a block.
 int matvec_stages(const KernelKey& key);
 

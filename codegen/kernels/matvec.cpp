@@ -235,7 +235,7 @@ int matvec_slot_bytes(const KernelKey& key) {
     if (n == 0) continue;
     if (const auto shape = tile_shape(format, n, key.k)) most = std::max(most, shape->tile_bytes);
   }
-  return most;
+  return dev::round_up(most, 128);
 }
 
 int matvec_shared_bytes(const KernelKey& key) {

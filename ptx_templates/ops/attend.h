@@ -258,6 +258,20 @@ LATHE_DEVICE void attend_split(const Exchange& e, const AttendOperands& o, const
   finish_split(e, o, n, s, m, kv_head, split, splits, warps, shared);
 }
 
+// Splits of the visible positions, of all that `blocks` blocks can share.
+template <class Kv>
+LATHE_DEVICE int attend_splits_in_use(const AttendNumbers& n, int position, int blocks) {
+  const int visible = n.window > 0 ? min_int(n.window, position + 1) : position + 1;
+  return attend_splits(visible, n.head_dim, Kv::bytes,
+                       min_int(n.splits, max_int(1, blocks / n.kv_heads)));
+}
+
+// How many blocks, the first ones, have work in attend_phase().
+template <class Kv>
+LATHE_DEVICE int attend_blocks(const AttendNumbers& n, int position, int blocks) {
+  return min_int(blocks, n.kv_heads * attend_splits_in_use<Kv>(n, position, blocks));
+}
+
 // All of the grid: `block` of `blocks` blocks of `warps` warps; each calls once per token and
 // layer. `shared` is 16-byte aligned, attend_bytes(...) long, used by nothing else between
 // the block barriers before and after the call. Blocks without work do nothing. The new rows are
@@ -267,8 +281,7 @@ LATHE_DEVICE void attend_phase(const Exchange& e, const AttendOperands& o, const
                                int position, int block, int blocks, int warps, u8* shared) {
   const AttendShape s = attend_shape(n.heads, n.kv_heads, n.head_dim, Kv::bytes);
   const int visible = n.window > 0 ? min_int(n.window, position + 1) : position + 1;
-  const int most = min_int(n.splits, max_int(1, blocks / n.kv_heads));
-  const int splits = attend_splits(visible, n.head_dim, Kv::bytes, most);
+  const int splits = attend_splits_in_use<Kv>(n, position, blocks);
   LATHE_UNROLL(1)
   for (int round = 0; round < ceil_div(n.kv_heads, blocks); ++round) {
     const int item = round * blocks + block;

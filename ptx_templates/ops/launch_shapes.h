@@ -226,9 +226,9 @@ LATHE_SHAPE int top_k_shared_bytes(int n, int blocks, int threads) {
 // The shared memory of a block of a persistent kernel, in bytes from its beginning; first come the
 // rings of weights. Attention has the scratch and
 // the activations of the matrix-vector phases.
-enum : int { kRecordWords = 24, kRecordSlots = 4, kTokenStateBytes = 144 };
+enum : int { kRecordWords = 24, kRecordSlots = 8, kTokenStateBytes = 144 };
 struct PersistentLayout {
-  int scratch, columns, records, token, entries, bytes;
+  int scratch, columns, records, record_barriers, token, entries, bytes;
 };
 LATHE_SHAPE PersistentLayout persistent_layout(int warps, int slots, int slot_bytes, int columns,
                                                int entries, int attend_bytes) {
@@ -237,7 +237,8 @@ LATHE_SHAPE PersistentLayout persistent_layout(int warps, int slots, int slot_by
   m.columns = m.scratch + kPhaseScratch;
   m.records = m.columns + max_int(column_bytes(columns, warps),
                                   round_up(attend_bytes, 16) - int{kPhaseScratch});
-  m.token = m.records + kRecordSlots * kRecordWords * 8;
+  m.record_barriers = m.records + kRecordSlots * kRecordWords * 8;
+  m.token = m.record_barriers + kRecordSlots * 8;
   m.entries = m.token + kTokenStateBytes;
   m.bytes = m.entries + entries * kStreamEntryBytes;
   return m;

@@ -1,7 +1,7 @@
 // Owns the frame of a persistent kernel: one launch in which all blocks walk the steps of a plan,
 // token after token.
 //
-// A step is a record of pointers and shapes. Records are brought into shared memory ahead of their
+// A step is a record of pointers and shapes. Records are copied into shared memory ahead of their
 // use; so is the list of what this block streams. The blocks meet only through the vectors they
 // hand over (ops/exchange.h) and through the choice of the next token.
 #pragma once
@@ -34,13 +34,32 @@ struct PersistentShape {
 
 static_assert(sizeof(TokenState) <= kTokenStateBytes, "the place of TokenState");
 
-LATHE_DEVICE u64 record_word(const StepRecord* steps, int index) {
-  const int i = thread_index();
-  return i < kRecordWords ? reinterpret_cast<const u64*>(steps + index)[i] : 0;
+// Where records come to lie in shared memory. They are copied and not loaded: behind the weights
+// that are on their way a load takes as long as a phase, and whoever has its result in a register
+// waits for it.
+//
+// Every second step at least has a block barrier. So when a thread begins step n, all have left
+// step n - 4, and the slot of that one may be filled.
+struct RecordRing {
+  const StepRecord* steps;  // of this block, in device memory
+  StepRecord* slots;
+  u64* barriers;
+  int count;  // steps of a token
+  int ahead;  // the step to be copied next
+};
+enum : int { kRecordsAhead = kRecordSlots - 4 };
+
+// Starts the copy for step `number` of the launch. All threads call.
+LATHE_DEVICE void copy_record(RecordRing& r, int number) {
+  const int slot = number % kRecordSlots;
+  if (thread_index() == 0)
+    bulk_copy(r.slots + slot, r.steps + r.ahead, kRecordWords * 8, r.barriers + slot);
+  if (++r.ahead == r.count) r.ahead = 0;
 }
-LATHE_DEVICE void place_record(StepRecord* records, int slot, u64 word) {
-  const int i = thread_index();
-  if (i < kRecordWords) reinterpret_cast<u64*>(records + slot)[i] = word;
+LATHE_DEVICE const StepRecord& await_record(const RecordRing& r, int number) {
+  const int slot = number % kRecordSlots;
+  copy_barrier_wait(r.barriers + slot, static_cast<u32>(number / kRecordSlots) & 1u);
+  return r.slots[slot];
 }
 
 LATHE_DEVICE u64 warp_best(u64 rank) {
@@ -103,7 +122,6 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
   u8* shared = shared_memory();
   const PersistentLayout m = persistent_layout(shape.warps, shape.slots, shape.slot_bytes,
                                                shape.columns, shape.entries, shape.attend_bytes);
-  StepRecord* records = reinterpret_cast<StepRecord*>(shared + m.records);
   TokenState& token = *reinterpret_cast<TokenState*>(shared + m.token);
   StreamEntry* entries = reinterpret_cast<StreamEntry*>(shared + m.entries);
   const int threads = shape.warps * kWarp;
@@ -126,11 +144,19 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
     token.token = o.control->token;
     token.position = o.control->position;
   }
-  const StepRecord* steps = o.steps + phase.block * shape.steps;
-  place_record(records, 0, record_word(steps, 0));
-  u64 next_word = record_word(steps, 1);
+  RecordRing records = {o.steps + phase.block * shape.steps,
+                        reinterpret_cast<StepRecord*>(shared + m.records),
+                        reinterpret_cast<u64*>(shared + m.record_barriers), shape.steps, 0};
+  if (thread_index() == 0) {
+    LATHE_UNROLL(1)
+    for (int i = 0; i < kRecordSlots; ++i) copy_barrier_init(records.barriers + i);
+    copy_barriers_ready();
+  }
   const u32 epoch = o.state->epoch;
+  const int total = tokens * shape.steps;
   block_barrier();
+  LATHE_UNROLL(1)
+  for (int i = 0; i < min_int(kRecordsAhead, total); ++i) copy_record(records, i);
   open_stream(phase.stream, shared, entries, shape.entries, tokens, shape.slots, shape.slot_bytes,
               shape.warps);
   int number = 0, t = 0;
@@ -139,15 +165,13 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
     phase.exchange = {1, (epoch + static_cast<u32>(t)) & 1u, &o.state->fault};
     LATHE_UNROLL(1)
     for (int i = 0; i < shape.steps; ++i, ++number) {
-      // Two steps ahead: a word a thread is on its way from memory while the step before runs.
-      // Every step has a barrier, and four slots keep a late reader's record whole.
-      place_record(records, (number + 1) % kRecordSlots, next_word);
-      next_word = record_word(steps, i + 2 < shape.steps ? i + 2 : i + 2 - shape.steps);
-      const StepRecord& record = records[number % kRecordSlots];
+      if (number + kRecordsAhead < total) copy_record(records, number + kRecordsAhead);
+      const StepRecord& record = await_record(records, number);
       const int step = record.step;
       if (step == kMatvecStep) {
         matvec<Phases::subs>(phase, record.matvec.shape, record.matvec.operands, Phases::features);
       } else if (step == kAttendStep) {
+        if (phase.block >= Phases::attend_blocks(record.variant, token.position)) continue;
         block_barrier();
         Phases::attend(record.variant, phase.exchange.tag, phase.exchange.fault, phase.block,
                        phase.scratch, record.attend, token.position);
@@ -174,6 +198,8 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
     block_barrier();
   }
   close_stream(phase.stream, shape.slots);
+  LATHE_UNROLL(1)
+  for (int i = 0; i < kRecordsAhead && number + i < total; ++i) await_record(records, number + i);
   if (phase.block == 0 && thread_index() == 0) {
     if (chooses) {
       o.control->token = token.token;

@@ -46,14 +46,15 @@ LATHE_DEVICE ColumnValues receive_column(const Exchange& e, const f32* at, Colum
       const u32 late = not_arrived(seen[1], e.tag), missing = not_arrived(seen[0], e.tag) | late;
       const u32 lanes = ballot(missing != 0);
       if (lanes == 0) break;
+      bool given_up = false;
       if (missing && (lanes & ((1u << lane_index()) - 1)) == 0) {
         const f32* wanted = at + (late ? 16 : 0);
-        receive(e, wanted, look(e, wanted));
+        u32x4 there = look(e, wanted);
+        given_up = !await(e, wanted, there);
       }
-      warp_barrier();
+      // All lanes leave together.
+      if (ballot(given_up) != 0) break;
       if (missing) look_before = look_at_column(e, at);
-      // All lanes leave together when a wait was given up.
-      if (ballot(load_relaxed(e.fault) != 0)) break;
     }
   }
   const f32x4 a = without_tags(seen[0]), b = without_tags(seen[1]);

@@ -55,20 +55,34 @@ struct Phases {
   static constexpr dev::u32 features = 0xffu | dev::kJoins;
   static constexpr int subs = 0;
 
+  static dev::AttendNumbers numbers(const KernelKey& key) {
+    return {key.heads,    key.kv_heads, key.head_dim,
+            key.rotary,   key.pairing == Pairing::halves ? 1 : 0,
+            key.window,   key.splits,   key.epsilon,
+            key.scale};
+  }
+
+  static int attend_blocks(int variant, int position) {
+    const KernelKey& key = running->attends.at(static_cast<std::size_t>(variant));
+    const int blocks = running->blocks;
+    if (key.format == Format::f32)
+      return dev::attend_blocks<dev::KvRowsF32>(numbers(key), position, blocks);
+    if (key.format == Format::f16)
+      return dev::attend_blocks<dev::KvRowsF16>(numbers(key), position, blocks);
+    return dev::attend_blocks<dev::KvRowsQ8>(numbers(key), position, blocks);
+  }
+
   static void attend(int variant, dev::u32 tag, dev::u32* fault, int block, dev::u8* scratch,
                      const dev::AttendOperands& o, int position) {
     const KernelKey& key = running->attends.at(static_cast<std::size_t>(variant));
-    const dev::AttendNumbers numbers = {
-        key.heads,  key.kv_heads, key.head_dim, key.rotary, key.pairing == Pairing::halves ? 1 : 0,
-        key.window, key.splits,   key.epsilon,  key.scale};
     const dev::Exchange e = {1, tag, fault};
     const int blocks = running->blocks, warps = running->warps;
     if (key.format == Format::f32)
-      dev::attend_phase<dev::KvRowsF32>(e, o, numbers, position, block, blocks, warps, scratch);
+      dev::attend_phase<dev::KvRowsF32>(e, o, numbers(key), position, block, blocks, warps, scratch);
     else if (key.format == Format::f16)
-      dev::attend_phase<dev::KvRowsF16>(e, o, numbers, position, block, blocks, warps, scratch);
+      dev::attend_phase<dev::KvRowsF16>(e, o, numbers(key), position, block, blocks, warps, scratch);
     else
-      dev::attend_phase<dev::KvRowsQ8>(e, o, numbers, position, block, blocks, warps, scratch);
+      dev::attend_phase<dev::KvRowsQ8>(e, o, numbers(key), position, block, blocks, warps, scratch);
   }
 
   static void embed(const dev::u8* table, const dev::i32* token, int index, const dev::Exchange& e,
