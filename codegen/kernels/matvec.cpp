@@ -233,9 +233,10 @@ int matvec_slot_bytes(const KernelKey& key) {
   int most = 0;
   for (const auto& [format, n] : matrices(key)) {
     if (n == 0) continue;
-    if (const auto shape = tile_shape(format, n, key.k)) most = std::max(most, shape->tile_bytes);
+    if (const auto shape = tile_shape(format, n, key.k))
+      most = std::max(most, dev::slot_bytes(shape->tile_bytes));
   }
-  return dev::round_up(most, 128);
+  return most;
 }
 
 int matvec_shared_bytes(const KernelKey& key) {

@@ -31,6 +31,7 @@ enum : int {
   kColumnBytes = 640,
   kStreamEntryBytes = 16,
   kStreamStepsBytes = 64,
+  kCopyLine = 128,
 };
 LATHE_SHAPE int column_bytes(int columns, int warps) {
   return max_int(columns, warps) * kColumnBytes;
@@ -48,9 +49,15 @@ enum : int {
   kTileQ6_K,
 };
 
+// Bytes of a slot for tiles of so many bytes, a multiple of 16, which lie one after the other from a
+// line's beginning on: room for the tile wherever in a line it begins.
+LATHE_SHAPE int slot_bytes(int tile_bytes) {
+  return round_up(tile_bytes + kCopyLine - min_int(kCopyLine, tile_bytes & -tile_bytes), kCopyLine);
+}
+
 // Shared memory of the rings of weights: their slots, a barrier for each, and each warp's steps.
 LATHE_SHAPE int stream_bytes(int warps, int slots, int slot_bytes) {
-  return round_up(warps * (slots * (slot_bytes + 8) + kStreamStepsBytes), 16);
+  return round_up(warps * (slots * (slot_bytes + 12) + kStreamStepsBytes), 16);
 }
 
 // Bytes of shared memory a gemv block needs for k values: each run of 16 padded to 20.

@@ -42,19 +42,22 @@ LATHE_DEVICE int stream_rows(Phase& phase, const MatvecShape& s, const OwnTiles&
   Activation x;
   // With one column, what it wants of the activations stays in registers.
   if (own.count == 1) load_activation(columns, x);
+  bool read = false;  // a tile whose slot is not filled again yet
   LATHE_UNROLL(1)
   for (; row < end; row += own.groups) {
     f32 row0 = 0, row1 = 0;
     LATHE_UNROLL(1)
     for (int j = 0; j < own.count; ++j) {
-      const u8* tile = next_tile(phase.stream, phase.slot_bytes);
+      const u8* tile = next_tile(phase.stream, phase.slots, phase.slot_bytes, read);
       if (own.count > 1) load_activation(columns + j * phase.warps * kColumnBytes, x);
       tile_dot<Tile>(tile, subs, x, row0, row1);
-      release_tile(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
+      if (read) release_two(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
+      read = !read;
     }
     leave_rows(sums, row0, row1);
     sums += step;
   }
+  if (read) release_one(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
   return row;
 }
 
@@ -197,6 +200,7 @@ LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperand
   const int last = gated ? 2 * s.most : s.most;
   const bool at_once = s.batch >= last;
   int row = own.group, matrix = 0;
+  f32 squares = 0;
   LATHE_UNROLL(1)
   for (int at = 0; at < last;) {
     int end = at + s.batch;
@@ -207,7 +211,7 @@ LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperand
     for (int m = 0; m < 3; ++m) {
       const int count = of_matrix(s.count, m);
       if (m == 0 || count > 0) look_ahead(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
-      if (at == 0 && m == 0) load_vector<kSubs>(phase, s, o, features, own);
+      if (at == 0 && m == 0) squares = load_vector<kSubs>(phase, s, o, features, own);
       const int base = gated && !at_once ? m * s.most : before;
       const int stop = min_int(end - base, count);
       if (stop > 0 && at < base + count && own.count > 0) {
@@ -218,6 +222,8 @@ LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperand
       }
       before += count;
     }
+    // Wanted at the barrier, not before the products.
+    if (at == 0 && o.norm) leave_square_sum(phase, phase.squares, squares);
     const bool gates = gated && at < s.most;
     const int from = gated && !gates ? at - s.most : at;
     const int to = min_int(gated && !gates ? end - s.most : end, gated ? s.count[0] : before);

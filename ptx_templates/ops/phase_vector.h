@@ -113,9 +113,9 @@ LATHE_DEVICE f32 joining_factor(Phase& phase, const MatvecShape& s, const Matvec
 }
 
 // Fills the warp's places of phase.columns with the activations of its columns, times the norm's
-// weights if there are any; the warp's sum of squares is then the vector's share.
+// weights if there are any. Returns the lane's share of the vector's sum of squares.
 template <int kSubs>
-LATHE_DEVICE void load_vector(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
+LATHE_DEVICE f32 load_vector(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
                               u32 features, const OwnTiles& own) {
   const int subs = kSubs > 0 ? kSubs : s.subs;
   const Exchange& e = phase.exchange;
@@ -149,8 +149,8 @@ LATHE_DEVICE void load_vector(Phase& phase, const MatvecShape& s, const MatvecOp
       to += phase.warps * kColumnBytes;
     }
   }
-  if (o.norm) leave_square_sum(phase, phase.squares, own.group == 0 ? squares : 0.0f);
   warp_barrier();
+  return own.group == 0 ? squares : 0.0f;
 }
 
 }  // namespace lathe::dev

@@ -4,6 +4,9 @@
 // A phase's matrices share one numbering of row tiles, dealt to the blocks in contiguous runs; what
 // of a block's run is a warp's, own_tiles() says. A warp refills the slot it has just read, so no
 // slot needs a second barrier. All of this is the same in all lanes.
+//
+// A tile lies in its slot as it lies in memory, at the same distance from a line's beginning
+// (slot_bytes()): a copy that has to shift bytes within lines is slower by up to a tenth.
 #pragma once
 
 #include "isa/isa.h"
@@ -32,6 +35,7 @@ static_assert(sizeof(StreamSteps) == kStreamStepsBytes, "the place of the steps"
 struct WeightStream {
   u8* slots;  // of this warp
   u64* barriers;
+  u32* offsets;  // from the beginning of each slot to its tile
   StreamSteps* steps;
   int warp, slot;
   u32 parity;
@@ -67,9 +71,29 @@ LATHE_DEVICE void open_lot(const WeightStream& s, int warps) {
   }
 }
 
+// Starts the copy of a tile into `slot`; one lane calls.
+LATHE_DEVICE void copy_tile(const WeightStream& s, int slot, int slot_bytes, const u8* tile) {
+  const u32 room = static_cast<u32>(slot_bytes) - s.lot.tile_bytes;
+  const u32 line = static_cast<u32>(reinterpret_cast<u64>(tile)) % kCopyLine;
+  const u32 offset = line < room ? line : room;
+  s.offsets[slot] = offset;
+  bulk_copy(s.slots + slot * slot_bytes + offset, tile, s.lot.tile_bytes, s.barriers + slot);
+}
+// From one tile of the lot to the next.
+LATHE_DEVICE void next_of_lot(WeightStream& s, int warps) {
+  if (--s.left == 0) {
+    s.lot.at += s.lot.jump;
+    s.lot.rows -= s.lot.groups;
+    s.left = s.lot.columns;
+  } else {
+    s.lot.at += static_cast<u32>(warps) * s.lot.tile_bytes;
+  }
+}
+
 // Starts the copy of the warp's next tile into `slot`, or owes it.
 LATHE_DEVICE void refill(WeightStream& s, int slot, int slot_bytes, int warps) {
   if (s.lot.rows <= 0) {
+    warp_barrier();  // all see the same, also right after another refill
     s.lot = s.steps->next;
     s.left = s.lot.columns;
     warp_barrier();
@@ -79,15 +103,8 @@ LATHE_DEVICE void refill(WeightStream& s, int slot, int slot_bytes, int warps) {
     }
     if (elected()) s.steps->next.rows = 0;
   }
-  if (elected())
-    bulk_copy(s.slots + slot * slot_bytes, s.lot.at, s.lot.tile_bytes, s.barriers + slot);
-  if (--s.left == 0) {
-    s.lot.at += s.lot.jump;
-    s.lot.rows -= s.lot.groups;
-    s.left = s.lot.columns;
-  } else {
-    s.lot.at += static_cast<u32>(warps) * s.lot.tile_bytes;
-  }
+  if (elected()) copy_tile(s, slot, slot_bytes, s.lot.at);
+  next_of_lot(s, warps);
 }
 
 // Sees that a lot is waiting and that no slot is owed. Called where a warp has time: a matrix's end
@@ -112,7 +129,9 @@ LATHE_DEVICE void open_stream(WeightStream& s, u8* shared, const StreamEntry* en
   u8* steps = shared + warps * slots * slot_bytes;
   s.slots = shared + s.warp * slots * slot_bytes;
   s.steps = reinterpret_cast<StreamSteps*>(steps) + s.warp;
-  s.barriers = reinterpret_cast<u64*>(steps + warps * kStreamStepsBytes) + s.warp * slots;
+  u64* barriers = reinterpret_cast<u64*>(steps + warps * kStreamStepsBytes);
+  s.barriers = barriers + s.warp * slots;
+  s.offsets = reinterpret_cast<u32*>(barriers + warps * slots) + s.warp * slots;
   s.slot = 0;
   s.parity = 0;
   s.left = 0;
@@ -128,18 +147,44 @@ LATHE_DEVICE void open_stream(WeightStream& s, u8* shared, const StreamEntry* en
   look_ahead(s, slots, slot_bytes, warps);
 }
 
-// The warp's next tile, once it is there.
-LATHE_DEVICE const u8* next_tile(WeightStream& s, int slot_bytes) {
-  copy_barrier_wait(s.barriers + s.slot, s.parity);
-  return s.slots + s.slot * slot_bytes;
+// The warp's next tile, or the one after it, once it is there.
+LATHE_DEVICE const u8* next_tile(const WeightStream& s, int slots, int slot_bytes, bool after) {
+  const bool wraps = after && s.slot + 1 == slots;
+  const int slot = wraps ? 0 : s.slot + after;
+  const u32 offset = s.offsets[slot];
+  copy_barrier_wait(s.barriers + slot, s.parity ^ static_cast<u32>(wraps));
+  return s.slots + slot * slot_bytes + offset;
 }
-// All lanes have read it: its slot is filled again.
-LATHE_DEVICE void release_tile(WeightStream& s, int slots, int slot_bytes, int warps) {
-  warp_barrier();
-  refill(s, s.slot, slot_bytes, warps);
+LATHE_DEVICE void next_slot(WeightStream& s, int slots) {
   if (++s.slot == slots) {
     s.slot = 0;
     s.parity ^= 1u;
+  }
+}
+// All lanes have read the next tile: its slot is filled again.
+LATHE_DEVICE void release_one(WeightStream& s, int slots, int slot_bytes, int warps) {
+  warp_barrier();
+  refill(s, s.slot, slot_bytes, warps);
+  next_slot(s, slots);
+}
+// The same of two. What one lane does for a copy is a chain of 150 clocks; two chains overlap.
+LATHE_DEVICE void release_two(WeightStream& s, int slots, int slot_bytes, int warps) {
+  if (s.lot.rows > (s.left >= 2 ? 0 : s.lot.groups)) {  // the lot has two more
+    warp_barrier();
+    const int first = s.slot;
+    next_slot(s, slots);
+    const int second = s.slot;
+    next_slot(s, slots);
+    const u8* tile = s.lot.at;
+    next_of_lot(s, warps);
+    if (elected()) {
+      copy_tile(s, first, slot_bytes, tile);
+      copy_tile(s, second, slot_bytes, s.lot.at);
+    }
+    next_of_lot(s, warps);
+  } else {
+    release_one(s, slots, slot_bytes, warps);
+    release_one(s, slots, slot_bytes, warps);
   }
 }
 
