@@ -3,11 +3,12 @@
 // cache, and y = softmax(scale q . K) V over the visible positions, the new one as the cache has
 // it.
 //
-// A block takes one KV head with all its query heads, and one split of the positions. Its warps
-// take tiles of rows by turns: a lane holds `vec` values of a few rows, so that a warp's loads are
-// whole rows; scores are summed over the lanes of a row in such a way that each lane ends with
-// other scores than its neighbours, which spreads the exponentials. How many splits are in use
-// depends on the position; the last block of a KV head to finish merges them in their order.
+// A block takes one KV head with all its query heads, and one split of the positions; in a short
+// context one query head (ops/attend_short.h). Its warps take tiles of rows by turns: a lane holds
+// `vec` values of a few rows, so that a warp's loads are whole rows; scores are summed over the
+// lanes of a row in such a way that each lane ends with other scores than its neighbours, which
+// spreads the exponentials. How many splits are in use depends on the position; the last block of a
+// KV head to finish merges them in their order.
 #pragma once
 
 #include "ops/attend_merge.h"
@@ -224,7 +225,8 @@ LATHE_DEVICE void attend_split(const Exchange& e, const AttendOperands& o, const
   f32* queries = reinterpret_cast<f32*>(shared);
   u8* packed = shared + m.packed;
   const int query_stride = s.lanes * kVec;
-  attend_vectors<Kv>(e, o, n, position, kv_head, begin <= position && position < end, warps,
+  const bool has_new = begin <= position && position < end;
+  attend_vectors<Kv>(e, o, n, position, {kv_head, kv_head * s.group, s.group, has_new, true}, warps,
                      query_stride, queries, reinterpret_cast<f32*>(shared + m.fresh), packed);
   block_barrier();
 
@@ -235,8 +237,8 @@ LATHE_DEVICE void attend_split(const Exchange& e, const AttendOperands& o, const
   const f32* query = queries + team_head * query_stride + kVec * lane_of_row;
   LATHE_UNROLL(1)
   for (; tile < end; tile += step) {
-    const bool has_new = end > position && tile + s.tile > position;
-    if (has_new) patch_tile(packed, lane, d, tile, s.rows, position, keys);
+    const bool patched = end > position && tile + s.tile > position;
+    if (patched) patch_tile(packed, lane, d, tile, s.rows, position, keys);
     f32 score[passes / 2 * kPadded];
     LATHE_UNROLL(2)
     for (int u = 0; u < passes; u += 2)
@@ -246,7 +248,7 @@ LATHE_DEVICE void attend_split(const Exchange& e, const AttendOperands& o, const
       load_tile(keys_at, lane, tile + step, s.rows, last, keys);
     weigh_tile(state, score, tile + state.tile_row < end, s, weights);
     rescale(state, weights + s.tile * kPadded, s.heads);
-    if (has_new)
+    if (patched)
       patch_tile(packed + kv_row_bytes(Kv::bytes, d), lane, d, tile, s.rows, position, values);
     add_values(state, values, weights, lane.row, s, lane.scale);
     if (tile + step < end && last >= begin)
@@ -258,18 +260,26 @@ LATHE_DEVICE void attend_split(const Exchange& e, const AttendOperands& o, const
   finish_split(e, o, n, s, m, kv_head, split, splits, warps, shared);
 }
 
-// Splits of the visible positions, of all that `blocks` blocks can share.
+// How the blocks share the work: each item is a KV head with all its query heads and one of its
+// parts of the positions, or, in a short context, one of its query heads.
+struct AttendShares {
+  bool by_heads;
+  int parts;  // of a KV head
+};
+
 template <class Kv>
-LATHE_DEVICE int attend_splits_in_use(const AttendNumbers& n, int position, int blocks) {
+LATHE_DEVICE AttendShares attend_shares(const AttendNumbers& n, int position, int blocks) {
   const int visible = n.window > 0 ? min_int(n.window, position + 1) : position + 1;
-  return attend_splits(visible, n.head_dim, Kv::bytes,
-                       min_int(n.splits, max_int(1, blocks / n.kv_heads)));
+  const int group = n.heads / n.kv_heads, most = min_int(n.splits, max_int(1, blocks / n.kv_heads));
+  const int splits = attend_splits(visible, n.head_dim, Kv::bytes, most);
+  const bool by_heads = splits == 1 && visible <= kAttendShortPositions && group <= most;
+  return {by_heads, by_heads ? group : splits};
 }
 
 // How many blocks, the first ones, have work in attend_phase().
 template <class Kv>
 LATHE_DEVICE int attend_blocks(const AttendNumbers& n, int position, int blocks) {
-  return min_int(blocks, n.kv_heads * attend_splits_in_use<Kv>(n, position, blocks));
+  return min_int(blocks, n.kv_heads * attend_shares<Kv>(n, position, blocks).parts);
 }
 
 // All of the grid: `block` of `blocks` blocks of `warps` warps; each calls once per token and
@@ -280,27 +290,23 @@ template <class Kv>
 LATHE_DEVICE void attend_phase(const Exchange& e, const AttendOperands& o, const AttendNumbers& n,
                                int position, int block, int blocks, int warps, u8* shared) {
   const AttendShape s = attend_shape(n.heads, n.kv_heads, n.head_dim, Kv::bytes);
-  const int visible = n.window > 0 ? min_int(n.window, position + 1) : position + 1;
-  const int splits = attend_splits_in_use<Kv>(n, position, blocks);
+  const AttendShares shares = attend_shares<Kv>(n, position, blocks);
   LATHE_UNROLL(1)
   for (int round = 0; round < ceil_div(n.kv_heads, blocks); ++round) {
     const int item = round * blocks + block;
-    if (item >= n.kv_heads * splits) return;
+    if (item >= n.kv_heads * shares.parts) return;
     if (round > 0) block_barrier();
-    const int kv_head = item % n.kv_heads, split = item / n.kv_heads;
-    if (splits == 1 && visible <= kAttendShortPositions &&
-        attend_in_short(s.group, n.head_dim, Kv::bytes, warps)) {
-      attend_short<Kv>(e, o, n, position, kv_head, warps, shared);
-      continue;
-    }
-    if (s.padded == 1)
-      attend_split<Kv, 1>(e, o, n, s, position, kv_head, split, splits, warps, shared);
+    const int kv_head = item % n.kv_heads, part = item / n.kv_heads;
+    if (shares.by_heads)
+      attend_short<Kv>(e, o, n, position, kv_head, part, warps, shared);
+    else if (s.padded == 1)
+      attend_split<Kv, 1>(e, o, n, s, position, kv_head, part, shares.parts, warps, shared);
     else if (s.padded == 2)
-      attend_split<Kv, 2>(e, o, n, s, position, kv_head, split, splits, warps, shared);
+      attend_split<Kv, 2>(e, o, n, s, position, kv_head, part, shares.parts, warps, shared);
     else if (s.padded == 4)
-      attend_split<Kv, 4>(e, o, n, s, position, kv_head, split, splits, warps, shared);
+      attend_split<Kv, 4>(e, o, n, s, position, kv_head, part, shares.parts, warps, shared);
     else
-      attend_split<Kv, 8>(e, o, n, s, position, kv_head, split, splits, warps, shared);
+      attend_split<Kv, 8>(e, o, n, s, position, kv_head, part, shares.parts, warps, shared);
   }
 }
 

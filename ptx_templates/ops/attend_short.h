@@ -1,18 +1,30 @@
-// Owns fused attention over a short context, by one block for each KV head: the case of the first
-// few hundred tokens, where what counts is not bytes but how many different instructions stand in
-// the way. All of it is small loops.
+// Owns fused attention over a short context, by one block for each query head: the case of the
+// first few hundred tokens, where what counts is not bytes but how many steps wait for each other.
 //
-// First the scores of all positions, four lanes a position; then the softmax, a warp a head; then
-// the weighted values, each warp every so many-th position; then the warps' sums. Rows of earlier
-// tokens are on their way to registers before the queries are there.
+// First the scores of all positions, four lanes a position. Then each warp has every so many-th
+// position: it weighs their values by what they are to the greatest score of all, which is the
+// softmax but for its sum. Then the warps' values and weights are summed. Rows of earlier tokens
+// are on their way to registers before the query is there.
 #pragma once
 
 #include "ops/attend_vectors.h"
 
 namespace lathe::dev {
 
-// Query heads of a group that this way takes.
-enum : int { kAttendShortHeads = 8 };
+// Rows that a thread has on their way: of keys one for each pass over the positions, of values.
+// More warps have fewer registers each, and need fewer rows for the same number of positions; f32
+// has fewer positions, for its rows take twice the registers.
+enum : int { kShortPasses = 2, kShortValues = 16 };
+
+LATHE_SHAPE int short_ahead(int value_bytes) {
+  return value_bytes == 4 ? 64 : 128;
+}
+LATHE_SHAPE int short_passes(int value_bytes, int warps) {
+  return min_int(kShortPasses, ceil_div(short_ahead(value_bytes), warps * 8));
+}
+LATHE_SHAPE int short_values(int value_bytes, int warps) {
+  return min_int(kShortValues, round_up(ceil_div(short_ahead(value_bytes), warps), 4));
+}
 
 // A row of keys, 128 values of it at a time: the parts of one of the four lanes that share it.
 template <class Kv>
@@ -20,180 +32,225 @@ struct ShortKeys {
   KvPart<Kv, 8> part[4];
 };
 
-// One KV head in the cache.
+// One KV head in the cache, and the positions in use.
 struct ShortHead {
   const u8 *keys, *values;  // of position 0, the head's first value
   i64 stride;               // bytes from position to position
   int d, scale;             // scale: how far behind the head's first value its scales lie
+  int first, last;          // positions that are cached; in place of those past the last it is read
 };
 
+// How far behind value `at` its scale lies.
 template <class Kv>
-LATHE_DEVICE void load_keys(const ShortHead& head, int row, int from, ShortKeys<Kv>& out) {
-  LATHE_UNROLL(4)
-  for (int i = 0; i < 4; ++i) {
-    const int at = from + 32 * i + thread_index() % 4 * 8;
-    if (at < head.d)
-      load_part(head.keys + row * head.stride + at * Kv::bytes,
-                head.scale - at * Kv::bytes + at / 32 * 2, out.part[i]);
+LATHE_DEVICE int scale_offset(const ShortHead& head, int at) {
+  return head.scale - at * Kv::bytes + at / 32 * 2;
+}
+
+// Where part i of a row is, for the lane, of the values from `from` on. The query has zeros for
+// parts past the row's end, which may be any.
+LATHE_DEVICE int key_place(const ShortHead& head, int from, int i) {
+  const int at = from + 32 * i + thread_index() % 4 * 8;
+  return at < head.d ? at : 0;
+}
+
+// The lane's parts of the rows p and p + step.
+template <class Kv>
+LATHE_DEVICE void load_keys(const ShortHead& head, int p, int step, int passes, int from,
+                            ShortKeys<Kv> (&out)[kShortPasses]) {
+  LATHE_UNROLL(2)
+  for (int j = 0; j < kShortPasses; ++j) {
+    if (j >= passes) break;
+    const u8* row = head.keys + min_int(head.first + p + j * step, head.last) * head.stride;
+    LATHE_UNROLL(4)
+    for (int i = 0; i < 4; ++i) {
+      if (from + 32 * i >= head.d) break;
+      const int at = key_place(head, from, i);
+      load_part(row + at * Kv::bytes, scale_offset<Kv>(head, at), out[j].part[i]);
+    }
   }
 }
-// Of positions `first` + p, p + warps ..., the lane's values from `at` on, those of the last cached
-// position in place of later ones.
+
+// Of the rows p, p + warps ..., the lane's values from `at` on.
 template <class Kv>
-LATHE_DEVICE void load_values(const ShortHead& head, int first, int p, int warps, int last, int at,
-                              KvPart<Kv, 4> (&out)[4]) {
-  LATHE_UNROLL(4)
-  for (int u = 0; u < 4; ++u)
-    load_part(head.values + min_int(first + p + u * warps, last) * head.stride + at * Kv::bytes,
-              head.scale - at * Kv::bytes + at / 32 * 2, out[u]);
+LATHE_DEVICE void load_values(const ShortHead& head, int p, int warps, int at,
+                              KvPart<Kv, 4> (&out)[kShortValues]) {
+  LATHE_UNROLL(16)
+  for (int u = 0; u < kShortValues; ++u) {
+    if (u >= short_values(Kv::bytes, warps)) break;
+    const int row = min_int(head.first + p + u * warps, head.last);
+    load_part(head.values + row * head.stride + at * Kv::bytes, scale_offset<Kv>(head, at), out[u]);
+  }
 }
 
+// Leaves the scores of all positions in shared memory, and returns the greatest of the thread's.
+// `keys` are those of the first passes.
 template <class Kv>
-LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const AttendNumbers& n,
-                               int position, int kv_head, int warps, u8* shared) {
-  const int d = n.head_dim, group = n.heads / n.kv_heads;
-  const int first = n.window > 0 ? max_int(0, position - n.window + 1) : 0;
-  const int count = position + 1 - first, threads = warps * kWarp;
-  const AttendShort m = attend_short_shared(group, d, Kv::bytes, warps);
-  f32* queries = reinterpret_cast<f32*>(shared);
-  f32* weights = reinterpret_cast<f32*>(shared + m.weights);
-  f32* sums = reinterpret_cast<f32*>(shared + m.sums);
-  f32* partial = reinterpret_cast<f32*>(shared + m.partial);
-  const u8* packed = shared + m.packed;
-  const int packed_bytes = kv_row_bytes(Kv::bytes, d);
-  const ShortHead head = {o.k_cache + static_cast<i64>(kv_head) * d * Kv::bytes,
-                          o.v_cache + static_cast<i64>(kv_head) * d * Kv::bytes,
-                          kv_position_bytes(Kv::bytes, n.kv_heads * d), d,
-                          n.kv_heads * d - kv_head * d + kv_head * d / 32 * 2};
-  const int last = max_int(position - 1, 0);  // in the cache; the new row is in shared memory
-  const int value_at = 4 * lane_index() < d ? 4 * lane_index() : 0;
-  ShortKeys<Kv> keys;
-  KvPart<Kv, 4> values[4];
-  load_keys(head, min_int(first + thread_index() / 4, last), 0, keys);
-  load_values<Kv>(head, first, warp_index(), warps, last, value_at, values);
-  attend_vectors<Kv>(e, o, n, position, kv_head, true, warps, d, queries,
-                     reinterpret_cast<f32*>(shared + m.fresh), shared + m.packed);
-  block_barrier();
-
+LATHE_DEVICE f32 short_scores(const ShortHead& head, int count, int warps, const f32* query,
+                              const u8* new_key, ShortKeys<Kv> (&keys)[kShortPasses], f32* scores) {
+  const int passes = short_passes(Kv::bytes, warps), step = warps * 8;
   const int quarter = thread_index() % 4;
+  f32 top = -3.0e38f;
   LATHE_UNROLL(1)
-  for (int base = 0; base < count; base += threads / 4) {
-    const int p = base + thread_index() / 4, row = min_int(first + p, position);
-    f32 score[kAttendShortHeads];
-    LATHE_UNROLL(8)
-    for (int h = 0; h < kAttendShortHeads; ++h) score[h] = 0;
+  for (int base = 0; base < count; base += passes * step) {
+    const int p = base + thread_index() / 4;
+    f32 even[kShortPasses] = {0, 0}, odd[kShortPasses] = {0, 0};
     LATHE_UNROLL(1)
-    for (int from = 0; from < d; from += 128) {
-      if (base > 0 || from > 0) load_keys(head, min_int(row, last), from, keys);
+    for (int from = 0; from < head.d; from += 128) {
+      if (base > 0 || from > 0) load_keys(head, p, step, passes, from, keys);
+      f32x4 q[8];
       LATHE_UNROLL(4)
       for (int i = 0; i < 4; ++i) {
-        const int at = from + 32 * i + 8 * quarter;
-        if (at >= d) break;
-        int scale = head.scale - at * Kv::bytes + at / 32 * 2;
-        if (row == position) {
-          shared_part(packed + at * Kv::bytes, d - at + at / 32 * 2, keys.part[i]);
-          scale = 0;
+        if (from + 32 * i >= head.d) break;
+        const f32x4* at = reinterpret_cast<const f32x4*>(query + from + 32 * i + 8 * quarter);
+        q[2 * i] = at[0];
+        q[2 * i + 1] = at[1];
+      }
+      LATHE_UNROLL(2)
+      for (int j = 0; j < kShortPasses; ++j) {
+        if (j >= passes || base + j * step >= count) break;
+        if (p + j * step == count - 1) {
+          LATHE_UNROLL(4)
+          for (int i = 0; i < 4; ++i) {
+            if (from + 32 * i >= head.d) break;
+            const int at = key_place(head, from, i);
+            shared_part(new_key + at * Kv::bytes, head.d - at + at / 32 * 2, keys[j].part[i]);
+          }
         }
-        f32 key[8];
-        Kv::decode(keys.part[i], scale, key);
-        LATHE_UNROLL(8)
-        for (int h = 0; h < kAttendShortHeads; ++h) {
-          if (h >= group) break;
-          const f32x4* q = reinterpret_cast<const f32x4*>(queries + h * d + at);
-          const f32x4 a = q[0], b = q[1];
-          f32 s = fma(key[0], a.x, score[h]);
-          f32 t = key[1] * a.y;
-          s = fma(key[2], a.z, s);
-          t = fma(key[3], a.w, t);
-          s = fma(key[4], b.x, s);
-          t = fma(key[5], b.y, t);
-          s = fma(key[6], b.z, s);
-          t = fma(key[7], b.w, t);
-          score[h] = s + t;
+        LATHE_UNROLL(4)
+        for (int i = 0; i < 4; ++i) {
+          if (from + 32 * i >= head.d) break;
+          f32 key[8];
+          Kv::decode(keys[j].part[i], scale_offset<Kv>(head, key_place(head, from, i)), key);
+          const f32x4 a = q[2 * i], b = q[2 * i + 1];
+          even[j] = fma(key[0], a.x, even[j]);
+          odd[j] = fma(key[1], a.y, odd[j]);
+          even[j] = fma(key[2], a.z, even[j]);
+          odd[j] = fma(key[3], a.w, odd[j]);
+          even[j] = fma(key[4], b.x, even[j]);
+          odd[j] = fma(key[5], b.y, odd[j]);
+          even[j] = fma(key[6], b.z, even[j]);
+          odd[j] = fma(key[7], b.w, odd[j]);
         }
       }
     }
-    LATHE_UNROLL(8)
-    for (int h = 0; h < kAttendShortHeads; ++h) {
-      if (h >= group) break;
-      f32 s = score[h];
+    LATHE_UNROLL(2)
+    for (int j = 0; j < kShortPasses; ++j) {
+      if (j >= passes) break;
+      f32 s = even[j] + odd[j];
       s += shuffle_xor(s, 1);
       s += shuffle_xor(s, 2);
-      if (quarter == h % 4 && p < count) weights[h * kAttendShortPositions + p] = s;
+      const bool visible = p + j * step < count;
+      top = visible && s > top ? s : top;
+      if (visible && quarter == 0) scores[p + j * step] = s;
     }
   }
+  return top;
+}
+
+// The greatest of the warps' maxima, in four chains that do not wait for each other.
+LATHE_DEVICE f32 block_maximum(const f32* maxima, int warps) {
+  f32 top[4] = {-3.0e38f, -3.0e38f, -3.0e38f, -3.0e38f};
+  LATHE_UNROLL(16)
+  for (int w = 0; w < warps; ++w) top[w % 4] = maxima[w] > top[w % 4] ? maxima[w] : top[w % 4];
+  const f32 a = top[0] > top[1] ? top[0] : top[1], b = top[2] > top[3] ? top[2] : top[3];
+  return a > b ? a : b;
+}
+
+// Adds weight * values and the weight.
+template <class Kv>
+LATHE_DEVICE void add_value(const KvPart<Kv, 4>& part, int scale, f32 weight, f32 (&acc)[4],
+                            f32& sum) {
+  f32 value[4];
+  Kv::decode(part, scale, value);
+  LATHE_UNROLL(4)
+  for (int i = 0; i < 4; ++i) acc[i] = fma(weight, value[i], acc[i]);
+  sum += weight;
+}
+
+// The values of one query head.
+template <class Kv>
+LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const AttendNumbers& n,
+                               int position, int kv_head, int of_group, int warps, u8* shared) {
+  const int d = n.head_dim, group = n.heads / n.kv_heads, query_head = kv_head * group + of_group;
+  const int first = n.window > 0 ? max_int(0, position - n.window + 1) : 0;
+  const int count = uniform(position + 1 - first), warp = warp_index();
+  const AttendShort m = attend_short_shared(d, Kv::bytes, warps);
+  f32* query = reinterpret_cast<f32*>(shared);
+  f32* scores = reinterpret_cast<f32*>(shared + m.scores);
+  f32* maxima = reinterpret_cast<f32*>(shared + m.maxima);
+  f32* sums = reinterpret_cast<f32*>(shared + m.sums);
+  f32* partial = reinterpret_cast<f32*>(shared + m.partial);
+  u8* new_key = shared + m.packed;
+  const u8* new_value = new_key + kv_row_bytes(Kv::bytes, d);
+  const i64 offset = static_cast<i64>(kv_head) * d * Kv::bytes;
+  const ShortHead head = {o.k_cache + offset,
+                          o.v_cache + offset,
+                          kv_position_bytes(Kv::bytes, n.kv_heads * d),
+                          d,
+                          n.kv_heads * d - kv_head * d + kv_head * d / 32 * 2,
+                          first,
+                          max_int(position - 1, 0)};
+  ShortKeys<Kv> keys[kShortPasses];
+  KvPart<Kv, 4> values[kShortValues];
+  load_keys(head, thread_index() / 4, warps * 8, short_passes(Kv::bytes, warps), 0, keys);
+  load_values(head, warp, warps, 4 * lane_index() < d ? 4 * lane_index() : 0, values);
+  attend_vectors<Kv>(e, o, n, position, {kv_head, query_head, 1, true, of_group == 0}, warps,
+                     m.stride, query, reinterpret_cast<f32*>(shared + m.fresh), new_key);
   block_barrier();
 
-  LATHE_UNROLL(1)
-  for (int h = warp_index(); h < group; h += warps) {
-    f32* w = weights + h * kAttendShortPositions;
-    f32 top = -3.0e38f;
-    LATHE_UNROLL(1)
-    for (int p = lane_index(); p < count; p += kWarp) top = w[p] > top ? w[p] : top;
-    top = warp_max(top);
-    f32 sum = 0;
-    LATHE_UNROLL(1)
-    for (int p = lane_index(); p < count; p += kWarp) {
-      const f32 weight = exponential(w[p] - top);
-      w[p] = weight;
-      sum += weight;
-    }
-    sum = warp_sum(sum);
-    if (lane_index() == 0) sums[h] = sum;
+  f32 top = short_scores(head, count, warps, query, new_key, keys, scores);
+  LATHE_UNROLL(3)
+  for (int mask = 4; mask < kWarp; mask *= 2) {
+    const f32 other = shuffle_xor(top, mask);
+    top = other > top ? other : top;
   }
+  if (lane_index() == 0) maxima[warp] = top;
   block_barrier();
+  top = block_maximum(maxima, warps);
 
+  const int at_once = short_values(Kv::bytes, warps);
   LATHE_UNROLL(1)
-  for (int at = 4 * lane_index(); at < round_up(d, 4 * kWarp); at += 4 * kWarp) {
+  for (int from = 0; from < d; from += 4 * kWarp) {
+    const int at = from + 4 * lane_index();
     const int place = at < d ? at : 0;  // lanes past the end do what the first does, for nothing
-    const int scale = head.scale - place * Kv::bytes + place / 32 * 2;
-    f32 acc[kAttendShortHeads][4];
-    LATHE_UNROLL(8)
-    for (int h = 0; h < kAttendShortHeads; ++h) {
-      LATHE_UNROLL(4)
-      for (int i = 0; i < 4; ++i) acc[h][i] = 0;
-    }
-    // Four positions at once, so that their loads share one latency.
+    f32 acc[4] = {0, 0, 0, 0}, sum = 0;
     LATHE_UNROLL(1)
-    for (int p = warp_index(); p < count; p += 4 * warps) {
-      if (p >= 4 * warps || at >= 4 * kWarp)
-        load_values<Kv>(head, first, p, warps, last, place, values);
+    for (int base = 0; base < count; base += at_once * warps) {
+      if (base > 0 || from > 0) load_values(head, base + warp, warps, place, values);
+      // Lane u has the weight of row u, the lanes past those the new one's, which goes with the
+      // first rows of one warp.
+      const bool cached = lane_index() < at_once;
+      const int new_one = base == 0 && warp == (count - 1) % warps ? count - 1 : count;
+      const int own = cached ? base + warp + lane_index() * warps : new_one;
+      const bool used = own < (cached ? count - 1 : count);
+      const f32 weight = exponential(scores[used ? own : 0] - top);
+      const f32 weights = used ? weight : 0.0f;
       LATHE_UNROLL(4)
-      for (int u = 0; u < 4; ++u) {
-        const int q = p + u * warps;
-        int own_scale = scale;
-        if (q >= count - 1) {
-          shared_part(packed + packed_bytes + place * Kv::bytes, d - place + place / 32 * 2,
-                      values[u]);
-          own_scale = 0;
-        }
-        f32 value[4];
-        Kv::decode(values[u], own_scale, value);
-        LATHE_UNROLL(8)
-        for (int h = 0; h < kAttendShortHeads; ++h) {
-          if (h >= group) break;
-          const f32 weight = q < count ? weights[h * kAttendShortPositions + q] : 0.0f;
-          LATHE_UNROLL(4)
-          for (int i = 0; i < 4; ++i) acc[h][i] = fma(weight, value[i], acc[h][i]);
-        }
+      for (int four = 0; four < kShortValues; four += 4) {
+        if (four >= at_once || base + four * warps >= count - 1) break;
+        LATHE_UNROLL(4)
+        for (int u = four; u < four + 4; ++u)
+          add_value(values[u], scale_offset<Kv>(head, place), shuffle(weights, u), acc, sum);
       }
+      KvPart<Kv, 4> new_part;
+      shared_part(new_value + place * Kv::bytes, d - place + place / 32 * 2, new_part);
+      add_value(new_part, scale_offset<Kv>(head, place), shuffle(weights, kWarp - 1), acc, sum);
     }
-    LATHE_UNROLL(8)
-    for (int h = 0; h < kAttendShortHeads; ++h) {
-      if (h >= group) break;
-      if (at < d)
-        *reinterpret_cast<f32x4*>(partial + (warp_index() * group + h) * d + at) = {
-            acc[h][0], acc[h][1], acc[h][2], acc[h][3]};
-    }
+    if (at < d)
+      *reinterpret_cast<f32x4*>(partial + warp * d + at) = {acc[0], acc[1], acc[2], acc[3]};
+    if (lane_index() == 0) sums[warp] = sum;
   }
   block_barrier();
 
   LATHE_UNROLL(1)
-  for (int i = thread_index(); i < group * d; i += threads) {
-    f32 sum = 0;
-    LATHE_UNROLL(4)
-    for (int w = 0; w < warps; ++w) sum += partial[w * group * d + i];
-    send(e, o.y + kv_head * group * d + i, divide(sum, sums[i / d]));
+  for (int i = thread_index(); i < d; i += warps * kWarp) {
+    f32 value = 0, sum = 0;
+    LATHE_UNROLL(16)
+    for (int w = 0; w < warps; ++w) {
+      value += partial[w * d + i];
+      sum += sums[w];
+    }
+    send(e, o.y + query_head * d + i, divide(value, sum));
   }
 }
 

@@ -104,35 +104,42 @@ LATHE_DEVICE void turn_head(f32* x, const LanePairs& pairs, const f32 (&weights)
   warp_barrier();
 }
 
-// The queries of one KV head to shared memory, `stride` floats each with zeros at the end; when
-// the new position is the block's (`owner`), its key and value to shared memory and to the cache.
+// What a block needs of the new token.
+struct AttendPart {
+  int kv_head;
+  int first, queries;  // heads
+  bool has_new;        // the new position is one of the block's
+  bool stores;         // then: it is the block that stores the new row
+};
+
+// Queries to shared memory, `stride` floats each with zeros at the end; when the new position is
+// the block's, its key and value to shared memory, and to the cache from the block that stores.
 template <class Kv>
 LATHE_DEVICE void attend_vectors(const Exchange& e, const AttendOperands& o, const AttendNumbers& n,
-                                 int position, int kv_head, bool owner, int warps, int stride,
+                                 int position, const AttendPart& part, int warps, int stride,
                                  f32* queries, f32* fresh, u8* packed) {
-  const int group = n.heads / n.kv_heads, d = n.head_dim;
-  const int own = warp_index();
+  const int d = n.head_dim, own = warp_index();
   const LanePairs pairs = lane_pairs(n, o.frequencies, position);
   f32 weights[2 * kAttendPairs];
-  lane_weights(own < group ? o.q_norm : o.k_norm, pairs, d, weights);
+  lane_weights(own < part.queries ? o.q_norm : o.k_norm, pairs, d, weights);
   LATHE_UNROLL(1)
-  for (int step = 0; step < ceil_div(group + 2, warps); ++step) {
+  for (int step = 0; step < ceil_div(part.queries + 2, warps); ++step) {
     const int i = step * warps + own;
-    if (i >= (owner ? group + 2 : group)) break;
-    if (i < group) {
+    if (i >= (part.has_new ? part.queries + 2 : part.queries)) break;
+    if (i < part.queries) {
       f32* query = queries + i * stride;
       if (step > 0) lane_weights(o.q_norm, pairs, d, weights);
-      const f32 squares = receive_head(e, o.qkv + (kv_head * group + i) * d, query, d);
+      const f32 squares = receive_head(e, o.qkv + (part.first + i) * d, query, d);
       turn_head(query, pairs, weights, o.q_norm != nullptr, squares, n.scale, n);
       LATHE_UNROLL(4)
       for (int j = d + lane_index(); j < stride; j += kWarp) query[j] = 0;
       continue;
     }
-    const bool is_key = i == group;
+    const bool is_key = i == part.queries;
     const int packed_bytes = kv_row_bytes(Kv::bytes, d);
     f32* row = fresh + (is_key ? 0 : round_up(d, 4));
     u8* rounded = packed + (is_key ? 0 : packed_bytes);
-    const f32* from = o.qkv + (n.heads + (is_key ? 0 : n.kv_heads) + kv_head) * d;
+    const f32* from = o.qkv + (n.heads + (is_key ? 0 : n.kv_heads) + part.kv_head) * d;
     const f32 squares = receive_head(e, from, row, d);
     if (is_key) {
       if (step > 0) lane_weights(o.k_norm, pairs, d, weights);
@@ -140,10 +147,11 @@ LATHE_DEVICE void attend_vectors(const Exchange& e, const AttendOperands& o, con
     }
     Kv::pack(row, rounded, d);
     warp_barrier();
+    if (!part.stores) continue;
     u8* cache = is_key ? o.k_cache : o.v_cache;
     store_row<Kv>(rounded,
                   cache + static_cast<i64>(position) * kv_position_bytes(Kv::bytes, n.kv_heads * d),
-                  kv_head, n.kv_heads, d);
+                  part.kv_head, n.kv_heads, d);
   }
 }
 

@@ -180,35 +180,32 @@ LATHE_SHAPE AttendShared attend_shared(const AttendShape& s, int head_dim, int v
   return m;
 }
 
-// The same for a short context in one block (ops/attend_short.h): queries, the new key and value,
-// weights and sums per head, then each warp's part of the result.
-enum : int { kAttendShortPositions = 256, kAttendShortBytes = 40960 };
+// The same for a short context, where a block has one query head (ops/attend_short.h): the query
+// with zeros at the end, the new key and value, scores, each warp's greatest score, then its part
+// of the result and its sum of weights.
+enum : int { kAttendShortPositions = 256 };
 struct AttendShort {
-  int fresh, packed, weights, sums, partial, bytes;
+  int stride, fresh, packed, scores, maxima, sums, partial, bytes;
 };
-LATHE_SHAPE AttendShort attend_short_shared(int group, int head_dim, int value_bytes, int warps) {
+LATHE_SHAPE AttendShort attend_short_shared(int head_dim, int value_bytes, int warps) {
   AttendShort m{};
-  m.fresh = group * head_dim * 4;
+  m.stride = round_up(head_dim, 32);
+  m.fresh = m.stride * 4;
   m.packed = m.fresh + 2 * round_up(head_dim * 4, 16);
-  m.weights = m.packed + 2 * kv_row_bytes(value_bytes, head_dim);
-  m.sums = m.weights + group * kAttendShortPositions * 4;
-  m.partial = m.sums + round_up(group * 4, 16);
-  m.bytes = m.partial + warps * group * head_dim * 4;
+  m.scores = m.packed + 2 * kv_row_bytes(value_bytes, head_dim);
+  m.maxima = m.scores + kAttendShortPositions * 4;
+  m.sums = m.maxima + round_up(warps * 4, 16);
+  m.partial = m.sums + round_up(warps * 4, 16);
+  m.bytes = m.partial + warps * head_dim * 4;
   return m;
-}
-// Whether a block may do so: few enough heads, and shared memory that leaves room for other things.
-LATHE_SHAPE bool attend_in_short(int group, int head_dim, int value_bytes, int warps) {
-  return group <= 8 && warps >= group &&
-         attend_short_shared(group, head_dim, value_bytes, warps).bytes <= kAttendShortBytes;
 }
 
 // What a block of fused attention needs in all.
 LATHE_SHAPE int attend_bytes(int heads, int kv_heads, int head_dim, int value_bytes, int splits,
                              int warps) {
   const AttendShape s = attend_shape(heads, kv_heads, head_dim, value_bytes);
-  const int bytes = attend_shared(s, head_dim, value_bytes, splits, warps).bytes;
-  if (!attend_in_short(s.group, head_dim, value_bytes, warps)) return bytes;
-  return max_int(bytes, attend_short_shared(s.group, head_dim, value_bytes, warps).bytes);
+  return max_int(attend_shared(s, head_dim, value_bytes, splits, warps).bytes,
+                 attend_short_shared(head_dim, value_bytes, warps).bytes);
 }
 
 // Floats that a split leaves for the merge: values, then maximum and sum of weights per head.
