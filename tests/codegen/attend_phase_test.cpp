@@ -81,7 +81,24 @@ TEST_P(AttendPhase, ServesAnyGrid) {
 
 INSTANTIATE_TEST_SUITE_P(Grids, AttendPhase,
                          ::testing::Combine(::testing::Values(1, 3, 4, 9, 132),
-                                            ::testing::Values(0, 40, 700)));
+                                            ::testing::Values(0, 40, 200, 700)));
+
+// A short context takes a block for each query head where there are so many, a block for each KV
+// head where there are not; more blocks than that change nothing.
+TEST(AttendPhase, SpreadsAShortContextOverQueryHeads) {
+  const auto blocks = [](int position, int blocks) {
+    return dev::attend_blocks<dev::KvRowsF16>(kNumbers, position, blocks);
+  };
+  EXPECT_EQ(blocks(200, 132), kNumbers.heads);
+  EXPECT_EQ(blocks(200, kNumbers.heads), kNumbers.heads);
+  EXPECT_EQ(blocks(200, kNumbers.heads - 1), kNumbers.kv_heads);
+  EXPECT_EQ(blocks(200, 3), 3);
+  const std::vector<Bytes> arguments = make_arguments(phase_case(200), 17);
+  std::vector<Bytes> few = arguments, many = arguments;
+  run_phase(few, {0, 0, nullptr}, kNumbers.heads, 1);
+  run_phase(many, {0, 0, nullptr}, 132, 2);
+  EXPECT_TRUE(few == many);
+}
 
 TEST(AttendPhase, HandsVectorsOverWithTags) {
   const KernelCase c = phase_case(700);
