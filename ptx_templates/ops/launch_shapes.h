@@ -30,7 +30,7 @@ enum : int {
   kPhaseScratch = (kPartialFloats + kGateFloats + 3 * kPhaseWarps) * 4,
   kColumnBytes = 640,
   kStreamEntryBytes = 16,
-  kStreamStepsBytes = 64,
+  kStreamStepsBytes = 96,
   kCopyLine = 128,
 };
 LATHE_SHAPE int column_bytes(int columns, int warps) {

@@ -42,22 +42,19 @@ LATHE_DEVICE int stream_rows(Phase& phase, const MatvecShape& s, const OwnTiles&
   Activation x;
   // With one column, what it wants of the activations stays in registers.
   if (own.count == 1) load_activation(columns, x);
-  bool read = false;  // a tile whose slot is not filled again yet
   LATHE_UNROLL(1)
   for (; row < end; row += own.groups) {
     f32 row0 = 0, row1 = 0;
     LATHE_UNROLL(1)
     for (int j = 0; j < own.count; ++j) {
-      const u8* tile = next_tile(phase.stream, phase.slots, phase.slot_bytes, read);
+      const u8* tile = next_tile(phase.stream, phase.slot_bytes);
       if (own.count > 1) load_activation(columns + j * phase.warps * kColumnBytes, x);
       tile_dot<Tile>(tile, subs, x, row0, row1);
-      if (read) release_two(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
-      read = !read;
+      release_tile(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
     }
     leave_rows(sums, row0, row1);
     sums += step;
   }
-  if (read) release_one(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
   return row;
 }
 
