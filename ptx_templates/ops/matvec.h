@@ -40,6 +40,7 @@ LATHE_DEVICE int stream_rows(Phase& phase, const MatvecShape& s, const OwnTiles&
   f32* sums = partial_sums(phase, s) + ((at + row) * places(phase, s) + own.column) * 16;
   const u8* columns = phase.columns + phase.stream.warp * kColumnBytes;
   Activation x;
+  const int bytes = tile_bytes(Tile::Shape::code_bits, Tile::Shape::scale_bytes, subs);
   // With one column, what it wants of the activations stays in registers.
   if (own.count == 1) load_activation(columns, x);
   LATHE_UNROLL(1)
@@ -47,7 +48,7 @@ LATHE_DEVICE int stream_rows(Phase& phase, const MatvecShape& s, const OwnTiles&
     f32 row0 = 0, row1 = 0;
     LATHE_UNROLL(1)
     for (int j = 0; j < own.count; ++j) {
-      const u8* tile = next_tile(phase.stream, phase.slot_bytes);
+      const u8* tile = next_tile(phase.stream, phase.slot_bytes, bytes);
       if (own.count > 1) load_activation(columns + j * phase.warps * kColumnBytes, x);
       tile_dot<Tile>(tile, subs, x, row0, row1);
       release_tile(phase.stream, phase.slots, phase.slot_bytes, phase.warps);

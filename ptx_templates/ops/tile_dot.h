@@ -9,6 +9,7 @@
 #pragma once
 
 #include "ops/formats.h"
+#include "ops/tile_shapes.h"
 
 namespace lathe::dev {
 
@@ -123,6 +124,7 @@ LATHE_DEVICE void add_offsets(const f32 (&m)[4], const Activation& x, f32& row0,
 }
 
 struct TileQ4_K : NibbleTile {
+  using Shape = Q4_KTiles;
   enum : int { odd = 16, is_signed = 0, halves = 0 };
   LATHE_DEVICE void finish(const u8* tile, int subs, const f32 (&f)[4], const Activation& x,
                            f32& row0, f32& row1) {
@@ -130,6 +132,7 @@ struct TileQ4_K : NibbleTile {
   }
 };
 struct TileQ5_K : FiveBitTile {
+  using Shape = Q5_KTiles;
   enum : int { odd = 1, is_signed = 0, halves = 0 };
   LATHE_DEVICE void finish(const u8* tile, int subs, const f32 (&f)[4], const Activation& x,
                            f32& row0, f32& row1) {
@@ -137,6 +140,7 @@ struct TileQ5_K : FiveBitTile {
   }
 };
 struct TileQ4_0 : NibbleTile {
+  using Shape = Q4_0Tiles;
   enum : int { odd = 16, is_signed = 0, halves = 0 };
   LATHE_DEVICE void finish(const u8* tile, int subs, const f32 (&f)[4], const Activation& x,
                            f32& row0, f32& row1) {
@@ -146,6 +150,7 @@ struct TileQ4_0 : NibbleTile {
   }
 };
 struct TileQ4_1 : NibbleTile {
+  using Shape = Q4_1Tiles;
   enum : int { odd = 16, is_signed = 0, halves = 0 };
   LATHE_DEVICE void finish(const u8* tile, int subs, const f32 (&f)[4], const Activation& x,
                            f32& row0, f32& row1) {
@@ -157,6 +162,7 @@ struct TileQ4_1 : NibbleTile {
   }
 };
 struct TileQ5_0 : FiveBitTile {
+  using Shape = Q5_0Tiles;
   enum : int { odd = 1, is_signed = 0, halves = 0 };
   LATHE_DEVICE void finish(const u8* tile, int subs, const f32 (&f)[4], const Activation& x,
                            f32& row0, f32& row1) {
@@ -166,6 +172,7 @@ struct TileQ5_0 : FiveBitTile {
   }
 };
 struct TileQ5_1 : FiveBitTile {
+  using Shape = Q5_1Tiles;
   enum : int { odd = 1, is_signed = 0, halves = 0 };
   LATHE_DEVICE void finish(const u8* tile, int subs, const f32 (&f)[4], const Activation& x,
                            f32& row0, f32& row1) {
@@ -177,6 +184,7 @@ struct TileQ5_1 : FiveBitTile {
   }
 };
 struct TileQ8_0 {
+  using Shape = Q8_0Tiles;
   enum : int { odd = 1, is_signed = 1, halves = 0 };
   LATHE_DEVICE void codes(const u8* tile, int, int i, u32 (&a)[2][4]) {
     LATHE_UNROLL(2)
@@ -243,6 +251,7 @@ LATHE_DEVICE void tile_dot_q6_k(const u8* tile, const Activation& x, f32& row0, 
   row1 = fma(f16_to_f32(d >> 16), sum[1], row1);
 }
 struct TileQ6_K {
+  using Shape = Q6_KTiles;
   enum : int { halves = 1 };
 };
 

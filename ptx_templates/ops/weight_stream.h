@@ -143,9 +143,9 @@ LATHE_DEVICE void open_stream(WeightStream& s, u8* shared, const StreamEntry* en
   look_ahead(s, slots, slot_bytes, warps);
 }
 
-// The warp's next tile, once it is there.
-LATHE_DEVICE const u8* next_tile(const WeightStream& s, int slot_bytes) {
-  const u32 offset = s.offsets[s.slot];
+// The warp's next tile, once it is there. The caller knows its format, and so its size.
+LATHE_DEVICE const u8* next_tile(const WeightStream& s, int slot_bytes, int tile_bytes) {
+  const u32 offset = tile_bytes % kCopyLine == 0 ? 0 : s.offsets[s.slot];
   copy_barrier_wait(s.barriers + s.slot, s.parity);
   return s.slots + s.slot * slot_bytes + offset;
 }
