@@ -6,7 +6,8 @@
 // slot needs a second barrier. All of this is the same in all lanes.
 //
 // A tile lies in its slot as it lies in memory, at the same distance from a line's beginning
-// (slot_bytes()): a copy that has to shift bytes within lines is slower by up to a tenth.
+// (slot_bytes()): a copy that has to shift bytes within lines is slower by up to a tenth. Tiles that
+// are whole lines lie at the beginning of theirs.
 #pragma once
 
 #include "isa/isa.h"
@@ -85,10 +86,13 @@ LATHE_DEVICE void refill(const WeightStream& s, int slot, int slot_bytes, int wa
     steps.next.rows = 0;
     steps.lot = lot;
   }
-  const u32 spare = static_cast<u32>(slot_bytes) - lot.tile_bytes;
-  const u32 line = static_cast<u32>(reinterpret_cast<u64>(lot.at)) % kCopyLine;
-  const u32 offset = line < spare ? line : spare;
-  s.offsets[slot] = offset;
+  u32 offset = 0;
+  if (lot.tile_bytes % kCopyLine != 0) {
+    const u32 line = static_cast<u32>(reinterpret_cast<u64>(lot.at)) % kCopyLine;
+    const u32 spare = static_cast<u32>(slot_bytes) - lot.tile_bytes;
+    offset = line < spare ? line : spare;
+    s.offsets[slot] = offset;
+  }
   bulk_copy(s.slots + slot * slot_bytes + offset, lot.at, lot.tile_bytes, s.barriers + slot);
   if (--lot.left == 0) {
     lot.at += lot.jump;
