@@ -82,6 +82,12 @@ class GpuTest : public ::testing::Test {
     return nullptr;
   }
 
+  bool has_mega() const {
+    SessionOptions options = options_for(ExecutorKind::automatic);
+    const auto session = Session::open(file_, options);
+    return session && (*session)->report().executor == "mega";
+  }
+
   static Result<std::shared_ptr<Device>> open_device() {
     DeviceOptions options;
     options.disk_cache = false;
@@ -149,31 +155,40 @@ TEST_F(GpuTest, GenerateIsTheSameAsSteps) {
   }
 }
 
+// With one plan: fused kernels round otherwise than the oracles, and a draw near the border of two
+// tokens then falls on the other side now and then.
 TEST_F(GpuTest, EveryExecutorSamplesTheSame) {
   constexpr Sampling kRules[] = {
       {.repeat_penalty = 1.5f, .repeat_last = 8},
       {.temperature = 1, .seed = 5},
       {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .repeat_penalty = 1.1f}};
-  for (const Sampling& sampling : kRules) {
-    std::vector<std::vector<std::int32_t>> texts;
-    for (ExecutorKind kind : {ExecutorKind::cpu, ExecutorKind::eager, ExecutorKind::graph}) {
-      const auto session = open(options_for(kind));
-      ASSERT_TRUE(session);
-      ASSERT_TRUE(session->set_sampling(sampling));
-      std::vector<std::int32_t>& tokens = texts.emplace_back(40);
-      ASSERT_TRUE(session->generate(3, std::span(tokens).first(16)));
-      std::int32_t token = tokens[15];
-      for (std::size_t i = 16; i < tokens.size(); ++i) {
-        ASSERT_TRUE(session->step(token));
-        token = tokens[i] = session->sampled().value();
-      }
-      ASSERT_TRUE(session->rollback(16));
-      std::vector<std::int32_t> again(24);
-      ASSERT_TRUE(session->generate(tokens[15], again));
-      EXPECT_TRUE(std::equal(again.begin(), again.end(), tokens.begin() + 16));
+  const auto text = [&](ExecutorKind kind, Fusion fusion, const Sampling& sampling) {
+    std::vector<std::int32_t> tokens(40), again(24);
+    SessionOptions options = options_for(kind);
+    options.plan.fusion = fusion;
+    const auto session = open(options);
+    if (!session) return tokens;
+    EXPECT_TRUE(session->set_sampling(sampling));
+    EXPECT_TRUE(session->generate(3, std::span(tokens).first(16)));
+    std::int32_t token = tokens[15];
+    for (std::size_t i = 16; i < tokens.size(); ++i) {
+      EXPECT_TRUE(session->step(token));
+      token = tokens[i] = session->sampled().value();
     }
-    EXPECT_EQ(texts[1], texts[0]);
-    EXPECT_EQ(texts[2], texts[0]);
+    EXPECT_TRUE(session->rollback(16));
+    EXPECT_TRUE(session->generate(tokens[15], again));
+    EXPECT_TRUE(std::equal(again.begin(), again.end(), tokens.begin() + 16)) << executor_name(kind);
+    return tokens;
+  };
+  using enum ExecutorKind;
+  for (const Sampling& sampling : kRules) {
+    const auto plain = text(cpu, Fusion::none, sampling);
+    EXPECT_EQ(text(eager, Fusion::none, sampling), plain);
+    EXPECT_EQ(text(graph, Fusion::none, sampling), plain);
+    if (!has_mega()) continue;
+    const auto drawn = text(eager, Fusion::full, sampling);
+    EXPECT_EQ(text(graph, Fusion::full, sampling), drawn);
+    EXPECT_EQ(text(mega, Fusion::full, sampling), drawn);
   }
 }
 
