@@ -11,9 +11,8 @@
 #include <optional>
 #include <thread>
 
-#include "codegen/kernels/matvec.h"
 #include "codegen/stopwatch.h"
-#include "lathe/codegen/kernel_table.h"
+#include "runtime/eligibility.h"
 #include "runtime/executor.h"
 #include "runtime/read_rate.h"
 #include "runtime/service_kernel.h"
@@ -91,19 +90,8 @@ class CudaSession final : public SessionBase {
     describe(steps);
     LATHE_TRY(prepare_advance());
     steps.push_back({&advance_->kernel, advance_parameters_});
-    if (kind_ == ExecutorKind::mega) {
-      const auto tail = std::ranges::find_if(steps, [](const PreparedStep& s) {
-        return s.kernel->info.key.type == KernelType::top_k;
-      });
-      LATHE_ASSIGN(executor_, mega_executor(*device_, plan_, *bound_, memory_->addresses(),
-                                            history(), {tail, steps.end()}, stream_));
-    } else if (kind_ == ExecutorKind::graph) {
-      std::vector<std::vector<int>> dependencies = step_dependencies(plan_);
-      dependencies.push_back(unawaited(dependencies));  // of the step that ends the token
-      LATHE_ASSIGN(executor_, graph_executor(context(), steps, dependencies, stream_));
-    } else {
-      executor_ = eager_executor(context(), std::move(steps));
-    }
+    std::string why_not_mega;
+    LATHE_ASSIGN(executor_, make_executor(std::move(steps), why_not_mega));
     LATHE_ASSIGN(host_control_, allocate_pinned(context(), sizeof(ControlBlock)));
     LATHE_ASSIGN(host_logits_, allocate_pinned(context(), plan_.logits.bytes));
     LATHE_ASSIGN(const int writes_values,
@@ -113,6 +101,7 @@ class CudaSession final : public SessionBase {
     report_.cache = device_->cache_counts();
     report_.notes = device_->notes();
     report_.notes.insert(report_.notes.end(), plan_.notes.begin(), plan_.notes.end());
+    if (!why_not_mega.empty()) report_.notes.push_back("the graph executor: " + why_not_mega);
     return {};
   }
 
@@ -272,6 +261,34 @@ class CudaSession final : public SessionBase {
     return executor_->check();
   }
 
+  // The faster of mega and graph wherever both ran (docs/performance.md) was mega.
+  Result<std::unique_ptr<Executor>> make_executor(std::vector<PreparedStep> steps,
+                                                  std::string& why_not_mega) {
+    if (kind_ == ExecutorKind::automatic && plan_.options.fusion != Fusion::full)
+      take(ExecutorKind::graph);
+    if (kind_ == ExecutorKind::mega || kind_ == ExecutorKind::automatic) {
+      const auto tail = std::ranges::find_if(steps, [](const PreparedStep& s) {
+        return s.kernel->info.key.type == KernelType::top_k;
+      });
+      auto mega = mega_executor(*device_, plan_, *bound_, memory_->addresses(), history(),
+                                {tail, steps.end()}, stream_);
+      if (mega || kind_ == ExecutorKind::mega || !another_executor_may_do(mega.error())) {
+        take(ExecutorKind::mega);
+        return mega;
+      }
+      why_not_mega = mega.error().message;
+      take(ExecutorKind::graph);
+    }
+    if (kind_ == ExecutorKind::eager) return eager_executor(context(), std::move(steps));
+    std::vector<std::vector<int>> dependencies = step_dependencies(plan_);
+    dependencies.push_back(unawaited(dependencies));  // of the step that ends the token
+    return graph_executor(context(), steps, dependencies, stream_);
+  }
+  void take(ExecutorKind kind) {
+    kind_ = kind;
+    report_.executor = executor_name(kind);
+  }
+
   Result<void> prepare_advance() {
     const std::int64_t bytes = std::int64_t{plan_.options.context} * sizeof(std::int32_t);
     LATHE_ASSIGN(history_, allocate_pinned(context(), bytes));
@@ -296,7 +313,7 @@ class CudaSession final : public SessionBase {
     }
   }
 
-  const ExecutorKind kind_;
+  ExecutorKind kind_;
   // In order of use: each needs those above it.
   std::shared_ptr<DeviceImpl> device_;
   Stream own_stream_;
@@ -336,23 +353,6 @@ Result<std::shared_ptr<DeviceImpl>> device_for(const SessionOptions& options,
   wanted.log = options.log;
   wanted.dump_directory = options.dump_directory;
   return DeviceImpl::open(wanted, platform);
-}
-
-// Empty where the device can run the kernels of Fusion::full.
-Result<std::string> why_not_fused(const DeviceImpl& device) {
-  std::string lacks;
-  if (device.target().compute < row(KernelType::matvec).min_compute) {
-    lacks = fmt::format("{} has no {}", device.target().name(),
-                        row(KernelType::matvec).min_compute_reason);
-  } else {
-    LATHE_ASSIGN(const int bytes,
-                 device.context().attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
-    if (bytes < kMostSharedBytes)
-      lacks = fmt::format("a block of {} has {} bytes of shared memory, and they use {}",
-                          device.target().name(), bytes, kMostSharedBytes);
-  }
-  if (lacks.empty()) return lacks;
-  return "a kernel for each operation, not five a layer: " + lacks;
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ struct ExecutorName {
 };
 constexpr std::array kExecutors = {
     ExecutorName{ExecutorKind::eager, "eager"}, ExecutorName{ExecutorKind::graph, "graph"},
-    ExecutorName{ExecutorKind::mega, "mega"}, ExecutorName{ExecutorKind::cpu, "cpu"}};
+    ExecutorName{ExecutorKind::mega, "mega"}, ExecutorName{ExecutorKind::cpu, "cpu"},
+    ExecutorName{ExecutorKind::automatic, "auto"}};
 
 }  // namespace
 

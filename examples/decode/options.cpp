@@ -108,8 +108,9 @@ void add_execution_options(CLI::App& app, Options& options, Names& names) {
       ->type_name("DEVICE");
   app.add_option(
          "--executor", names.executor,
-         "graph (recorded once, replayed), eager (a launch per step), mega (one kernel that\n"
-         "stays for whole tokens; a plan with --fusion full, on sm_90 or later) or cpu")
+         "mega (one kernel that stays for whole tokens; a plan with --fusion full, on sm_90 or\n"
+         "later), graph (recorded once, replayed), eager (a launch per step), cpu, or auto: mega\n"
+         "where it applies, else graph (default auto)")
       ->type_name("KIND");
   command_line::add_route_option(app, options.session.routes);
   command_line::add_compiler_options(app, options.session.compilers);
@@ -138,7 +139,7 @@ void add_output_options(CLI::App& app, Options& options) {
 // A named executor is never replaced by another; auto alone may fall back.
 void choose_executor(const Names& names, Options& options) {
   ExecutorKind& kind = options.session.executor;
-  kind = names.device == "cpu" ? ExecutorKind::cpu : ExecutorKind::graph;
+  kind = names.device == "cpu" ? ExecutorKind::cpu : ExecutorKind::automatic;
   if (!names.executor.empty())
     kind = command_line::value_or_usage_error("--executor", executor_by_name(names.executor));
   if (names.device == "cpu" && kind != ExecutorKind::cpu)

@@ -62,6 +62,27 @@ TEST(MegaExecutor, NeedsTheFusedPlan) {
   EXPECT_NE(refusal(fake, mega_options(), model).find("f16"), std::string::npos);
 }
 
+TEST(MegaExecutor, AutomaticTakesItWhereItApplies) {
+  const auto executor_of = [](const FakeOptions& options, Fusion fusion) {
+    FakeDriver fake(options);
+    SessionOptions automatic = mega_options(fusion);
+    automatic.executor = ExecutorKind::automatic;
+    const auto session = open_session(make_model(1), automatic, fake.platform());
+    EXPECT_TRUE(session) << session.error().text();
+    if (!session) return std::string();
+    EXPECT_TRUE((*session)->step(1));
+    const SessionReport& report = (*session)->report();
+    return report.executor + (report.notes.empty() ? "" : "; " + report.notes.back());
+  };
+  EXPECT_EQ(executor_of({}, Fusion::automatic), "mega");
+  EXPECT_EQ(executor_of({}, Fusion::none), "graph");
+  EXPECT_NE(executor_of({.compute = 80}, Fusion::automatic).find("graph; a kernel for each"),
+            std::string::npos);
+  EXPECT_EQ(executor_of({.blocks_per_multiprocessor = 0}, Fusion::automatic),
+            "graph; the graph executor: no persistent kernel: 4 blocks would have to run at once, "
+            "and 4 multiprocessors take 0 each");
+}
+
 TEST(MegaExecutor, OtherExecutorsFallBackWithANote) {
   for (const FakeOptions& options :
        {FakeOptions{.compute = 80}, FakeOptions{.compute = 120, .shared_memory = 99 * 1024}}) {

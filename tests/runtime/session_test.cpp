@@ -333,8 +333,8 @@ TEST_P(SessionTest, TwoHundredSessionsLeaveNothingBehind) {
 }
 
 TEST(Executors, HaveNames) {
-  for (ExecutorKind kind :
-       {ExecutorKind::eager, ExecutorKind::graph, ExecutorKind::mega, ExecutorKind::cpu}) {
+  for (ExecutorKind kind : {ExecutorKind::eager, ExecutorKind::graph, ExecutorKind::mega,
+                            ExecutorKind::cpu, ExecutorKind::automatic}) {
     EXPECT_EQ(executor_by_name(executor_name(kind)).value(), kind);
   }
   EXPECT_EQ(executor_by_name("giga").error().code, Code::invalid_argument);

@@ -20,10 +20,11 @@
 namespace lathe {
 
 enum class ExecutorKind : std::uint8_t {
-  eager,  // one launch per step
-  graph,  // the same launches recorded once and replayed
-  mega,   // one persistent kernel for whole tokens; needs a plan with Fusion::full, and sm_90
-  cpu,    // the oracles, multi-threaded: any plan runs with no GPU
+  eager,      // one launch per step
+  graph,      // the same launches recorded once and replayed
+  mega,       // one persistent kernel for whole tokens; needs a plan with Fusion::full, and sm_90
+  cpu,        // the oracles, multi-threaded: any plan runs with no GPU
+  automatic,  // mega where it applies, else graph; the report has which, and in its notes why
 };
 const char* executor_name(ExecutorKind kind);
 Result<ExecutorKind> executor_by_name(std::string_view name);
