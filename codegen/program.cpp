@@ -169,7 +169,8 @@ Result<std::string> cuda_source(const Program& program) {
       "struct Phases {{\n"
       "  static constexpr u32 features = {};\n"
       "  static constexpr int subs = {};\n"
-      "  static __device__ __forceinline__ int attend_blocks(int variant, int position) {{\n{}  }}\n"
+      "  static __device__ __forceinline__ int attend_blocks(int variant, int position) {{\n{}  "
+      "}}\n"
       // Not inlined: it would take the registers of the phases that stream weights.
       "  static __device__ __noinline__ void attend(int variant, u32 tag, u32* fault, int block,\n"
       "      u8* scratch, const AttendOperands& o, int position) {{\n{}  }}\n"
@@ -186,9 +187,9 @@ Result<std::string> cuda_source(const Program& program) {
       "                         {{{}, {}, {}, {}, {}, {}, {}, {}}}, tokens, chooses);\n"
       "}}\n",
       tiles ? "embed_tiles" : "embed", features(program), common_subs(program),
-      attend_blocks_text(program), attend_text(program), embed_text(program.embed), program.warps * 32, kEntry, program.steps,
-      program.entries, program.blocks, program.warps, program.stages, program.slot_bytes,
-      tile_columns(program), attend_bytes(program));
+      attend_blocks_text(program), attend_text(program), embed_text(program.embed),
+      program.warps * 32, kEntry, program.steps, program.entries, program.blocks, program.warps,
+      program.stages, program.slot_bytes, tile_columns(program), attend_bytes(program));
 }
 
 Result<void> program_fits(const Program& program, const Target& target) {

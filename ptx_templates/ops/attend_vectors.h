@@ -2,10 +2,10 @@
 // rotation of queries and key, the append of key and value to the cache.
 #pragma once
 
-#include "ops/step_records.h"
 #include "ops/exchange.h"
 #include "ops/kv_rows.h"
 #include "ops/math.h"
+#include "ops/step_records.h"
 
 namespace lathe::dev {
 

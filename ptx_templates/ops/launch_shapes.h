@@ -49,8 +49,8 @@ enum : int {
   kTileQ6_K,
 };
 
-// Bytes of a slot for tiles of so many bytes, a multiple of 16, which lie one after the other from a
-// line's beginning on: room for the tile wherever in a line it begins.
+// Bytes of a slot for tiles of so many bytes, a multiple of 16, which lie one after the other from
+// a line's beginning on: room for the tile wherever in a line it begins.
 LATHE_SHAPE int slot_bytes(int tile_bytes) {
   return round_up(tile_bytes + kCopyLine - min_int(kCopyLine, tile_bytes & -tile_bytes), kCopyLine);
 }

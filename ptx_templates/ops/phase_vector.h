@@ -116,7 +116,7 @@ LATHE_DEVICE f32 joining_factor(Phase& phase, const MatvecShape& s, const Matvec
 // weights if there are any. Returns the lane's share of the vector's sum of squares.
 template <int kSubs>
 LATHE_DEVICE f32 load_vector(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
-                              u32 features, const OwnTiles& own) {
+                             u32 features, const OwnTiles& own) {
   const int subs = kSubs > 0 ? kSubs : s.subs;
   const Exchange& e = phase.exchange;
   const bool joins = (features & kJoins) && o.post;

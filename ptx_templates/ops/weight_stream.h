@@ -6,8 +6,8 @@
 // slot needs a second barrier. All of this is the same in all lanes.
 //
 // A tile lies in its slot as it lies in memory, at the same distance from a line's beginning
-// (slot_bytes()): a copy that has to shift bytes within lines is slower by up to a tenth. Tiles that
-// are whole lines lie at the beginning of theirs.
+// (slot_bytes()): a copy that has to shift bytes within lines is slower by up to a tenth. Tiles
+// that are whole lines lie at the beginning of theirs.
 #pragma once
 
 #include "isa/isa.h"
@@ -21,8 +21,8 @@ struct alignas(16) StreamLot {
   const u8* at;  // the next tile
   i32 rows;      // row tiles from the one of `at` on; none when it is not positive
   i32 left;      // tiles of this row tile
-  // The warp's tiles of a row tile (see own_tiles()); jump: from the last of a row tile to the first
-  // of the next.
+  // The warp's tiles of a row tile (see own_tiles()); jump: from the last of a row tile to the
+  // first of the next.
   u32 tile_bytes, jump;
   i32 columns, groups;
 };

@@ -56,10 +56,9 @@ struct Phases {
   static constexpr int subs = 0;
 
   static dev::AttendNumbers numbers(const KernelKey& key) {
-    return {key.heads,    key.kv_heads, key.head_dim,
-            key.rotary,   key.pairing == Pairing::halves ? 1 : 0,
-            key.window,   key.splits,   key.epsilon,
-            key.scale};
+    return {
+        key.heads,  key.kv_heads, key.head_dim, key.rotary, key.pairing == Pairing::halves ? 1 : 0,
+        key.window, key.splits,   key.epsilon,  key.scale};
   }
 
   static int attend_blocks(int variant, int position) {
@@ -78,9 +77,11 @@ struct Phases {
     const dev::Exchange e = {1, tag, fault};
     const int blocks = running->blocks, warps = running->warps;
     if (key.format == Format::f32)
-      dev::attend_phase<dev::KvRowsF32>(e, o, numbers(key), position, block, blocks, warps, scratch);
+      dev::attend_phase<dev::KvRowsF32>(e, o, numbers(key), position, block, blocks, warps,
+                                        scratch);
     else if (key.format == Format::f16)
-      dev::attend_phase<dev::KvRowsF16>(e, o, numbers(key), position, block, blocks, warps, scratch);
+      dev::attend_phase<dev::KvRowsF16>(e, o, numbers(key), position, block, blocks, warps,
+                                        scratch);
     else
       dev::attend_phase<dev::KvRowsQ8>(e, o, numbers(key), position, block, blocks, warps, scratch);
   }
