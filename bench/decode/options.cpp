@@ -92,7 +92,7 @@ void add_matrix_options(CLI::App& app, Options& options, Names& names) {
        "N,...")
       ->check(lengths);
   list(
-      app.add_option("--executor", names.executors, "Of " + known_executors() + " (default graph)"),
+      app.add_option("--executor", names.executors, "Of " + known_executors() + " (default auto)"),
       "KIND,...");
   list(app.add_option("--kv", names.kv, "Formats of the KV cache (default f16)"), "FORMAT,...");
 }

@@ -14,7 +14,7 @@ enum class Output { markdown, csv, json };
 struct Options {
   // Measured in every combination.
   std::vector<std::string> models;
-  std::vector<ExecutorKind> executors = {ExecutorKind::graph};
+  std::vector<ExecutorKind> executors = {ExecutorKind::automatic};
   std::vector<Format> kv = {Format::f16};
   std::vector<int> depths = {0};
   std::vector<int> prompts = {};

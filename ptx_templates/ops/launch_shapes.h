@@ -55,7 +55,8 @@ LATHE_SHAPE int slot_bytes(int tile_bytes) {
   return round_up(tile_bytes + kCopyLine - min_int(kCopyLine, tile_bytes & -tile_bytes), kCopyLine);
 }
 
-// Shared memory of the rings of weights: their slots, a barrier for each, and each warp's steps.
+// Shared memory of the rings of weights: their slots, each warp's steps, and a barrier and
+// an offset for each slot.
 LATHE_SHAPE int stream_bytes(int warps, int slots, int slot_bytes) {
   return round_up(warps * (slots * (slot_bytes + 12) + kStreamStepsBytes), 16);
 }
@@ -228,8 +229,7 @@ LATHE_SHAPE int top_k_shared_bytes(int n, int blocks, int threads) {
 }
 
 // The shared memory of a block of a persistent kernel, in bytes from its beginning; first come the
-// rings of weights. Attention has the scratch and
-// the activations of the matrix-vector phases.
+// rings of weights. Attention has the scratch and the activations of the matrix-vector phases.
 enum : int { kRecordWords = 24, kRecordSlots = 8, kTokenStateBytes = 144 };
 struct PersistentLayout {
   int scratch, columns, records, record_barriers, token, entries, bytes;

@@ -3,7 +3,7 @@
 //
 // A phase's matrices share one numbering of row tiles, dealt to the blocks in contiguous runs; what
 // of a block's run is a warp's, own_tiles() says. A warp refills the slot it has just read, so no
-// slot needs a second barrier. All of this is the same in all lanes.
+// slot needs a second barrier. The copies are one lane's business, the same one always.
 //
 // A tile lies in its slot as it lies in memory, at the same distance from a line's beginning
 // (slot_bytes()): a copy that has to shift bytes within lines is slower by up to a tenth. Tiles

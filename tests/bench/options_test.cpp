@@ -31,7 +31,7 @@ TEST(Options, DefaultsMeasure128TokensOnTheGraphExecutor) {
   EXPECT_EQ(options.gens, Ints{128});
   EXPECT_EQ(options.prompts, Ints{});
   EXPECT_EQ(options.depths, Ints{0});
-  EXPECT_EQ(options.executors, std::vector{ExecutorKind::graph});
+  EXPECT_EQ(options.executors, std::vector{ExecutorKind::automatic});
   EXPECT_EQ(options.kv, std::vector{Format::f16});
   EXPECT_EQ(options.repetitions, 5);
   EXPECT_EQ(options.rounds, 1);

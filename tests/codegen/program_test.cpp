@@ -109,7 +109,7 @@ TEST(Program, TargetsWithoutBulkCopiesAreRefused) {
   }
 }
 
-// A plan gives small models 8 warps; large ones have 16.
+// Plans have 8 warps; a caller's own may have more.
 Program with_warps(const TinyModel& model, Format kv, int warps) {
   std::vector<KernelKey> steps = steps_of(model, kv);
   for (KernelKey& key : steps)
