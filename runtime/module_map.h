@@ -49,6 +49,8 @@ class ModuleMap {
   // The same for all keys, on all cores. On failure returns the error of the first key, in the
   // order given, that failed.
   Result<void> prepare(std::span<const KernelKey> keys, const Progress& progress);
+  // In order of preference.
+  std::span<const Route> routes() const { return routes_; }
   // Ok when every key is covered by at least one of the routes: asked before anything is built.
   Result<void> check_covered(std::span<const KernelKey> keys) const;
   // True when get() would return without building or loading.

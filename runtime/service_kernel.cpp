@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 
@@ -88,6 +89,10 @@ Result<ServiceKernel> load_service_kernel(const DeviceImpl& device, const std::s
 }
 
 Result<ServiceKernel> load_program(const DeviceImpl& device, const Program& program) {
+  if (std::ranges::count(device.kernels().routes(), Route::nvrtc) == 0)
+    return Error{Code::not_eligible,
+                 "no persistent kernel: NVRTC makes it, and is not among the routes wanted",
+                 {}};
   const Toolchain& toolchain = device.toolchain();
   const Target& target = device.target();
   const DiskCache* cache = device.cache();

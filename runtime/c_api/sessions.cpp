@@ -17,6 +17,8 @@ Result<ExecutorKind> executor_of(std::int32_t number) {
       return ExecutorKind::mega;
     case LATHE_EXECUTOR_CPU:
       return ExecutorKind::cpu;
+    case LATHE_EXECUTOR_AUTO:
+      return ExecutorKind::automatic;
   }
   return unknown_number("executor", number);
 }

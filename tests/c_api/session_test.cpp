@@ -148,6 +148,8 @@ TEST_F(SessionFunctions, RunOnTheCallersDeviceAndStream) {
     options_.device = device.get();
     options_.stream = stream;
     const SessionHandle gpu = open_or_fail();
+    options_.executor = LATHE_EXECUTOR_AUTO;
+    const SessionHandle automatic = open_or_fail();
     device.reset();
     auto info = api::sized<lathe_session_info>();
     ASSERT_EQ(lathe_session_get_info(gpu.get(), &info), LATHE_OK);
@@ -156,6 +158,8 @@ TEST_F(SessionFunctions, RunOnTheCallersDeviceAndStream) {
     EXPECT_EQ(info.vocabulary, 160);
     EXPECT_GT(info.launches, 5);
     EXPECT_EQ(info.note_count, 0);
+    ASSERT_EQ(lathe_session_get_info(automatic.get(), &info), LATHE_OK);
+    EXPECT_STREQ(info.executor, "mega");
     fake.reset_counts();
     const std::int32_t prompt[] = {3, 77, 5};
     for (const SessionHandle* session : {&cpu, &gpu})
@@ -236,7 +240,7 @@ TEST_F(SessionFunctions, RefuseWrongOptions) {
     change(options);
     EXPECT_REFUSED(open(&options, session), LATHE_INVALID_ARGUMENT, words);
   };
-  refused([](auto& o) { o.executor = 5; }, "executor number 5");
+  refused([](auto& o) { o.executor = 6; }, "executor number 6");
   refused([](auto& o) { o.fusion = -1; }, "fusion number -1");
   refused([](auto& o) { o.kv_format = 3; }, "KV format number 3");
   refused([](auto& o) { o.threads = -1; }, "threads");

@@ -62,6 +62,18 @@ TEST(MegaExecutor, NeedsTheFusedPlan) {
   EXPECT_NE(refusal(fake, mega_options(), model).find("f16"), std::string::npos);
 }
 
+TEST(MegaExecutor, NeedsItsRouteAmongThoseWanted) {
+  FakeDriver fake;
+  SessionOptions options = mega_options();
+  options.routes = {Route::llvm};
+  EXPECT_EQ(refusal(fake, options),
+            "no persistent kernel: NVRTC makes it, and is not among the routes wanted");
+  options.executor = ExecutorKind::automatic;
+  const auto session = open_session(make_model(1), options, fake.platform());
+  ASSERT_TRUE(session) << session.error().text();
+  EXPECT_EQ((*session)->report().executor, "graph");
+}
+
 TEST(MegaExecutor, AutomaticTakesItWhereItApplies) {
   const auto executor_of = [](const FakeOptions& options, Fusion fusion) {
     FakeDriver fake(options);

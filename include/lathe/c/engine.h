@@ -45,7 +45,8 @@ enum {
   LATHE_EXECUTOR_EAGER = 1,    // a launch per step
   LATHE_EXECUTOR_GRAPH = 2,    // the same launches, recorded once and replayed
   LATHE_EXECUTOR_MEGA = 3,     // one persistent kernel for whole tokens; compute capability 9.0
-  LATHE_EXECUTOR_CPU = 4       // no GPU, slower
+  LATHE_EXECUTOR_CPU = 4,      // no GPU, slower
+  LATHE_EXECUTOR_AUTO = 5      // mega where it applies, else graph: lathe_session_info says which
 };
 
 enum {
