@@ -177,5 +177,56 @@ INSTANTIATE_TEST_SUITE_P(
                       CompiledCase{"gemma3", fusible(testing::tiny_gemma3()), Format::f16}),
     [](const auto& info) { return std::string(info.param.name); });
 
+// While weights stream, what was spilled takes thousands of clocks to come back
+// (docs/performance.md): at the shapes that people run nothing may be.
+struct KnownModel {
+  const char* name;
+  std::vector<const char*> keys;
+
+  friend void PrintTo(const KnownModel& m, std::ostream* out) { *out << m.name; }
+};
+
+class ProgramOfKnownModel : public ::testing::TestWithParam<KnownModel> {};
+
+TEST_P(ProgramOfKnownModel, SpillsNothing) {
+  if (const auto there = compilers().available(Route::nvrtc); !there)
+    GTEST_SKIP() << there.error().message;
+  if (!testing::ptxas().found()) GTEST_SKIP() << "no ptxas here";
+  std::vector<KernelKey> steps;
+  for (const char* text : GetParam().keys) {
+    const Result<KernelKey> key = parse_key(text);
+    ASSERT_TRUE(key) << key.error().text();
+    steps.push_back(*key);
+  }
+  const Result<Program> program = make_program(steps);
+  ASSERT_TRUE(program) << program.error().text();
+  const Result<Ptx> ptx = emit_program(*program, *parse_target("sm_90a"), compilers());
+  ASSERT_TRUE(ptx) << ptx.error().text();
+  const testing::PtxasOutput out = testing::ptxas().assemble(*ptx, GetParam().name);
+  ASSERT_EQ(out.status, 0) << out.text;
+  EXPECT_EQ(out.spills(), 0) << out.text;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, ProgramOfKnownModel,
+    ::testing::Values(
+        KnownModel{"llama_8b_q4_k_m",
+                   {"embed.q4_k.k4096.n128256.w4",
+                    "matvec.q4_k.k4096.n4096.nb1024.nc1024.b_q4_k.c_q6_k.w8.bl132.st7.eps1e-5.norm",
+                    "attend.f16.h32.kvh8.d128.rot128.w8.s16.scale88388346e-9",
+                    "matvec.q4_k.k4096.n4096.w8.bl132.st8.res",
+                    "matvec.q4_k.k4096.n14336.nb14336.b_q4_k.w8.bl132.st8.eps1e-5.gated.norm",
+                    "matvec.q6_k.k14336.n4096.w8.bl132.st6.res",
+                    "matvec.q6_k.k4096.n128256.w8.bl132.st7.eps1e-5.norm"}},
+        KnownModel{"llama_1b_q4_k_m",
+                   {"embed.q6_k.k2048.n128256.w4.tiles",
+                    "matvec.q4_k.k2048.n2048.nb512.nc512.b_q4_k.c_q6_k.w8.bl132.st7.eps1e-5.norm",
+                    "attend.f16.h32.kvh8.d64.rot64.w8.s16.scale125e-3",
+                    "matvec.q4_k.k2048.n2048.w8.bl132.st8.res",
+                    "matvec.q4_k.k2048.n8192.nb8192.b_q4_k.w8.bl132.st8.eps1e-5.gated.norm",
+                    "matvec.q6_k.k8192.n2048.w8.bl132.st6.res",
+                    "matvec.q6_k.k2048.n128256.w8.bl132.st7.eps1e-5.norm"}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
 }  // namespace
 }  // namespace lathe
