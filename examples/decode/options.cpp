@@ -136,17 +136,19 @@ void add_output_options(CLI::App& app, Options& options) {
   for (CLI::Option* option : added) option->group("Output");
 }
 
-// A named executor is never replaced by another; auto alone may fall back.
+// A named executor is never replaced by another; auto alone, which is the default, may fall back.
 void choose_executor(const Names& names, Options& options) {
   ExecutorKind& kind = options.session.executor;
-  kind = names.device == "cpu" ? ExecutorKind::cpu : ExecutorKind::automatic;
+  kind = ExecutorKind::automatic;
   if (!names.executor.empty())
     kind = command_line::value_or_usage_error("--executor", executor_by_name(names.executor));
+  const bool automatic = kind == ExecutorKind::automatic;
+  if (automatic && names.device == "cpu") kind = ExecutorKind::cpu;
   if (names.device == "cpu" && kind != ExecutorKind::cpu)
     throw CLI::ValidationError("--executor", names.executor + " needs a GPU, but --device is cpu");
   if (names.device == "cuda" && kind == ExecutorKind::cpu)
     throw CLI::ValidationError("--executor", "cpu uses no GPU, but --device is cuda");
-  options.may_fall_back = names.device == "auto" && names.executor.empty();
+  options.may_fall_back = names.device == "auto" && automatic;
 }
 
 void check_options(const CLI::App& app, const Names& names, Options& options) {

@@ -72,9 +72,10 @@ class Text(DecodeTest):
         self.assertEqual(self.decode("hello", "-n", "4", "--quiet").stderr, "")
 
     def test_a_machine_without_a_gpu_says_why_it_uses_the_cpu(self):
-        run = self.succeed("-m", self.model, "hi", "-n", "1")
-        if " on CPU" in run.stderr.splitlines()[-1]:
-            self.assertRegex(run.stderr, r"^decode: running on the CPU: \S")
+        for named in ([], ["--executor", "auto"]):
+            run = self.succeed("-m", self.model, "hi", "-n", "1", *named)
+            if " on CPU" in run.stderr.splitlines()[-1]:
+                self.assertRegex(run.stderr, r"^decode: running on the CPU: \S")
 
     def test_json_is_one_object_with_everything(self):
         found = self.object("hello", "-n", "5")
