@@ -24,7 +24,7 @@ Parsed parse(std::vector<const char*> arguments) {
 
 using Ints = std::vector<int>;
 
-TEST(Options, DefaultsMeasure128TokensOnTheGraphExecutor) {
+TEST(Options, DefaultsMeasure128TokensOnTheAutomaticExecutor) {
   const Parsed parsed = parse({"-m", "a.gguf"});
   ASSERT_FALSE(parsed.status) << parsed.said;
   const Options& options = parsed.options;

@@ -10,6 +10,7 @@
 #include "runtime/session_base.h"
 #include "tests/emulation/emulator.h"
 #include "tests/emulation/persistent.h"
+#include "tests/runtime/drawn_text.h"
 #include "tests/runtime/fake_driver.h"
 #include "tests/runtime/tiny_model.h"
 #include "tests/support/random.h"
@@ -29,6 +30,15 @@ FakeOptions emulated(int multiprocessors, std::uint64_t seed) {
   return options;
 }
 
+SessionOptions options_for(ExecutorKind executor) {
+  SessionOptions options;
+  options.executor = executor;
+  options.plan.context = 32;
+  options.plan.fusion = Fusion::full;
+  options.disk_cache = false;
+  return options;
+}
+
 struct Decoded {
   std::vector<std::int32_t> ids;
   std::vector<std::uint32_t> logits;  // their bits, after the last token
@@ -39,12 +49,8 @@ struct Decoded {
 Decoded decode(const TinyModel& model, ExecutorKind executor, int multiprocessors, Format kv,
                std::uint64_t seed) {
   FakeDriver fake(emulated(multiprocessors, seed));
-  SessionOptions options;
-  options.executor = executor;
-  options.plan.context = 32;
-  options.plan.fusion = Fusion::full;
+  SessionOptions options = options_for(executor);
   options.plan.kv = kv;
-  options.disk_cache = false;
   Decoded out;
   {
     const auto session = open_session(make_model(model), options, fake.platform());
@@ -107,12 +113,8 @@ TEST(EmulatedSession, StopTokensEndARun) {
        {ExecutorKind::mega, ExecutorKind::graph, ExecutorKind::eager, ExecutorKind::cpu}) {
     SCOPED_TRACE(executor_name(executor));
     FakeDriver fake(emulated(3, fresh_seed()));
-    SessionOptions options;
-    options.executor = executor;
-    options.plan.context = 32;
-    options.plan.fusion = Fusion::full;
-    options.disk_cache = false;
-    const auto session = open_session(make_model(fusible(tiny_llama())), options, fake.platform());
+    const auto session =
+        open_session(make_model(fusible(tiny_llama())), options_for(executor), fake.platform());
     ASSERT_TRUE(session) << session.error().text();
     std::vector<std::int32_t> all(9), some(9), told;
     ASSERT_TRUE((*session)->generate(5, all));
@@ -136,19 +138,12 @@ TEST(EmulatedSession, StopTokensEndARun) {
   }
 }
 
-SessionOptions mega_options() {
-  SessionOptions options;
-  options.executor = ExecutorKind::mega;
-  options.plan.context = 32;
-  options.disk_cache = false;
-  return options;
-}
-
 // One launch leaves the exchange as the next one expects it, whoever chooses its tokens.
 TEST(EmulatedSession, DrawnTokensAndLikeliestOnesMayAlternate) {
   FakeDriver fake(emulated(3, fresh_seed()));
-  const auto session =
-      open_session(make_model(fusible(tiny_llama())), mega_options(), fake.platform()).value();
+  const auto session = open_session(make_model(fusible(tiny_llama())),
+                                    options_for(ExecutorKind::mega), fake.platform())
+                           .value();
   std::vector<std::int32_t> expected(4), tokens(3);
   ASSERT_TRUE(session->generate(5, expected));
   for (int drawn : {1, 2, 3}) {
@@ -166,8 +161,9 @@ TEST(EmulatedSession, DrawnTokensAndLikeliestOnesMayAlternate) {
 
 TEST(EmulatedSession, ARunIsToldOfItsOwnTokensOnly) {
   FakeDriver fake(emulated(3, fresh_seed()));
-  const auto session =
-      open_session(make_model(fusible(tiny_llama())), mega_options(), fake.platform()).value();
+  const auto session = open_session(make_model(fusible(tiny_llama())),
+                                    options_for(ExecutorKind::mega), fake.platform())
+                           .value();
   std::vector<std::int32_t> tokens(3), told;
   ASSERT_TRUE(session->feed(std::vector{4, 5, 6, 7}));
   ASSERT_TRUE(session->rollback(1));
@@ -185,8 +181,9 @@ TEST(EmulatedSession, ARunIsToldOfItsOwnTokensOnly) {
 
 TEST(EmulatedSession, WhatAListenerThrowsComesOutAfterTheRun) {
   FakeDriver fake(emulated(3, fresh_seed()));
-  const auto session =
-      open_session(make_model(fusible(tiny_llama())), mega_options(), fake.platform()).value();
+  const auto session = open_session(make_model(fusible(tiny_llama())),
+                                    options_for(ExecutorKind::mega), fake.platform())
+                           .value();
   std::vector<std::int32_t> all(6), tokens(3), rest(3);
   ASSERT_TRUE(session->generate(5, all));
   ASSERT_TRUE(session->rollback(0));
@@ -216,40 +213,18 @@ TEST(EmulatedSession, StopTokensAreChecked) {
   EXPECT_EQ((*session)->length(), 0);
 }
 
-// What the GPU tests ask of a GPU: the same rules and seeds give the same text by every executor,
-// token by token or many at once, and again after a rollback.
+// What the GPU tests ask of a GPU: the same rules and seeds give the same text by every executor.
 TEST(EmulatedSession, EveryExecutorSamplesTheSame) {
-  constexpr Sampling kRules[] = {
-      {.repeat_penalty = 1.5f, .repeat_last = 8},
-      {.temperature = 1, .seed = 5},
-      {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .repeat_penalty = 1.1f}};
   const auto file = make_model(fusible(tiny_llama()));
-  for (const Sampling& sampling : kRules) {
-    std::vector<std::vector<std::int32_t>> texts;
-    for (ExecutorKind kind : {ExecutorKind::eager, ExecutorKind::graph, ExecutorKind::mega}) {
-      SCOPED_TRACE(executor_name(kind));
+  for (const Sampling& sampling : kSamplingRules) {
+    const auto text = [&](ExecutorKind kind) {
       FakeDriver fake(emulated(3, fresh_seed()));
-      SessionOptions options;
-      options.executor = kind;
-      options.plan.context = 32;
-      options.plan.fusion = Fusion::full;
-      options.disk_cache = false;
-      const auto session = open_session(file, options, fake.platform()).value();
-      ASSERT_TRUE(session->set_sampling(sampling));
-      std::vector<std::int32_t>& tokens = texts.emplace_back(14);
-      ASSERT_TRUE(session->generate(3, std::span(tokens).first(6)));
-      std::int32_t token = tokens[5];
-      for (std::size_t i = 6; i < tokens.size(); ++i) {
-        ASSERT_TRUE(session->step(token));
-        token = tokens[i] = session->sampled().value();
-      }
-      ASSERT_TRUE(session->rollback(6));
-      std::vector<std::int32_t> again(8);
-      ASSERT_TRUE(session->generate(tokens[5], again));
-      EXPECT_TRUE(std::equal(again.begin(), again.end(), tokens.begin() + 6));
-    }
-    EXPECT_EQ(texts[1], texts[0]);
-    EXPECT_EQ(texts[2], texts[0]);
+      const auto session = open_session(file, options_for(kind), fake.platform()).value();
+      return drawn_text(*session, sampling, 6, 8);
+    };
+    const auto expected = text(ExecutorKind::eager);
+    EXPECT_EQ(text(ExecutorKind::graph), expected);
+    EXPECT_EQ(text(ExecutorKind::mega), expected);
   }
 }
 
