@@ -68,31 +68,36 @@ std::string attend_numbers(const KernelKey& key) {
                      key.splits, real(key.epsilon), real(key.scale));
 }
 
-std::string attend_blocks_text(const Program& program) {
+// For each attention of the program, what `statement` says of its key.
+template <class Statement>
+std::string for_each_variant(const Program& program, Statement statement) {
   std::string out;
   for (std::size_t i = 0; i < program.attends.size(); ++i) {
     const KernelKey& key = program.attends[i];
-    out += fmt::format(
-        "    if (variant == {})\n"
-        "      return lathe::dev::attend_blocks<{}>(\n"
-        "          {}, position, {});\n",
-        i, cache_rows(key.format), attend_numbers(key), program.blocks);
+    out += fmt::format("    // {}\n    if (variant == {})\n{}", key.text(), i, statement(key));
   }
-  return out + "    return 0;\n";
+  return out;
+}
+
+std::string attend_blocks_text(const Program& program) {
+  return for_each_variant(program,
+                          [&](const KernelKey& key) {
+                            return fmt::format(
+                                "      return lathe::dev::attend_blocks<{}>(\n"
+                                "          {}, position, {});\n",
+                                cache_rows(key.format), attend_numbers(key), program.blocks);
+                          }) +
+         "    return 0;\n";
 }
 
 std::string attend_text(const Program& program) {
-  std::string out;
-  for (std::size_t i = 0; i < program.attends.size(); ++i) {
-    const KernelKey& key = program.attends[i];
-    out += fmt::format(
-        "    // {}\n    if (variant == {})\n"
+  return for_each_variant(program, [&](const KernelKey& key) {
+    return fmt::format(
         "      attend_phase<{}>({{1, tag, fault}}, o,\n"
         "                       {},\n"
         "                       position, block, {}, {}, scratch);\n",
-        key.text(), i, cache_rows(key.format), attend_numbers(key), program.blocks, program.warps);
-  }
-  return out;
+        cache_rows(key.format), attend_numbers(key), program.blocks, program.warps);
+  });
 }
 
 std::string embed_text(const KernelKey& key) {

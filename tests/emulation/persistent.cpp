@@ -61,29 +61,28 @@ struct Phases {
         key.window, key.splits,   key.epsilon,  key.scale};
   }
 
+  // use(rows) with the rows of the cache's format.
+  template <class Use>
+  static auto with_rows(Format format, Use use) {
+    if (format == Format::f32) return use(dev::KvRowsF32{});
+    if (format == Format::f16) return use(dev::KvRowsF16{});
+    return use(dev::KvRowsQ8{});
+  }
+
   static int attend_blocks(int variant, int position) {
     const KernelKey& key = running->attends.at(static_cast<std::size_t>(variant));
-    const int blocks = running->blocks;
-    if (key.format == Format::f32)
-      return dev::attend_blocks<dev::KvRowsF32>(numbers(key), position, blocks);
-    if (key.format == Format::f16)
-      return dev::attend_blocks<dev::KvRowsF16>(numbers(key), position, blocks);
-    return dev::attend_blocks<dev::KvRowsQ8>(numbers(key), position, blocks);
+    return with_rows(key.format, [&]<class Rows>(Rows) {
+      return dev::attend_blocks<Rows>(numbers(key), position, running->blocks);
+    });
   }
 
   static void attend(int variant, dev::u32 tag, dev::u32* fault, int block, dev::u8* scratch,
                      const dev::AttendOperands& o, int position) {
     const KernelKey& key = running->attends.at(static_cast<std::size_t>(variant));
-    const dev::Exchange e = {1, tag, fault};
-    const int blocks = running->blocks, warps = running->warps;
-    if (key.format == Format::f32)
-      dev::attend_phase<dev::KvRowsF32>(e, o, numbers(key), position, block, blocks, warps,
-                                        scratch);
-    else if (key.format == Format::f16)
-      dev::attend_phase<dev::KvRowsF16>(e, o, numbers(key), position, block, blocks, warps,
-                                        scratch);
-    else
-      dev::attend_phase<dev::KvRowsQ8>(e, o, numbers(key), position, block, blocks, warps, scratch);
+    with_rows(key.format, [&]<class Rows>(Rows) {
+      dev::attend_phase<Rows>({1, tag, fault}, o, numbers(key), position, block, running->blocks,
+                              running->warps, scratch);
+    });
   }
 
   static void embed(const dev::u8* table, const dev::i32* token, int index, const dev::Exchange& e,
