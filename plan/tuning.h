@@ -3,7 +3,6 @@
 #pragma once
 
 #include "lathe/codegen/kernel_key.h"
-#include "lathe/plan/model_spec.h"
 
 namespace lathe {
 

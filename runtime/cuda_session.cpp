@@ -90,8 +90,7 @@ class CudaSession final : public SessionBase {
     describe(steps);
     LATHE_TRY(prepare_advance());
     steps.push_back({&advance_->kernel, advance_parameters_});
-    std::string why_not_mega;
-    LATHE_ASSIGN(executor_, make_executor(std::move(steps), why_not_mega));
+    LATHE_ASSIGN(executor_, make_executor(std::move(steps)));
     LATHE_ASSIGN(host_control_, allocate_pinned(context(), sizeof(ControlBlock)));
     LATHE_ASSIGN(host_logits_, allocate_pinned(context(), plan_.logits.bytes));
     LATHE_ASSIGN(const int writes_values,
@@ -99,9 +98,9 @@ class CudaSession final : public SessionBase {
     writes_values_ = writes_values != 0;
     LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
     report_.cache = device_->cache_counts();
-    report_.notes = device_->notes();
-    report_.notes.insert(report_.notes.end(), plan_.notes.begin(), plan_.notes.end());
-    if (!why_not_mega.empty()) report_.notes.push_back("the graph executor: " + why_not_mega);
+    std::vector<std::string> notes = device_->notes();
+    notes.insert(notes.end(), plan_.notes.begin(), plan_.notes.end());
+    report_.notes.insert(report_.notes.begin(), notes.begin(), notes.end());
     return {};
   }
 
@@ -262,8 +261,7 @@ class CudaSession final : public SessionBase {
   }
 
   // The faster of mega and graph wherever both ran (docs/performance.md) was mega.
-  Result<std::unique_ptr<Executor>> make_executor(std::vector<PreparedStep> steps,
-                                                  std::string& why_not_mega) {
+  Result<std::unique_ptr<Executor>> make_executor(std::vector<PreparedStep> steps) {
     if (kind_ == ExecutorKind::automatic && plan_.options.fusion != Fusion::full)
       take(ExecutorKind::graph);
     if (kind_ == ExecutorKind::mega || kind_ == ExecutorKind::automatic) {
@@ -276,7 +274,7 @@ class CudaSession final : public SessionBase {
         take(ExecutorKind::mega);
         return mega;
       }
-      why_not_mega = mega.error().message;
+      report_.notes.push_back("the graph executor: " + mega.error().message);
       take(ExecutorKind::graph);
     }
     if (kind_ == ExecutorKind::eager) return eager_executor(context(), std::move(steps));

@@ -126,7 +126,7 @@ LATHE_DEVICE void look_ahead(const WeightStream& s, int slots, int slot_bytes, i
 }
 
 // Starts the stream of this thread's warp. All threads call. `shared` is 128-byte aligned and holds
-// the rings of all warps, their steps, then their barriers: stream_bytes() in all.
+// the rings of all warps, their steps, their barriers, then their offsets: stream_bytes() in all.
 LATHE_DEVICE void open_stream(WeightStream& s, u8* shared, const StreamEntry* entries,
                               int entry_count, int passes, int slots, int slot_bytes, int warps) {
   s.warp = uniform(warp_index());
