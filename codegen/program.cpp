@@ -9,6 +9,7 @@
 #include "codegen/kernels/matvec.h"
 #include "codegen/program_shape.h"
 #include "codegen/routes.h"
+#include "codegen/stopwatch.h"
 #include "lathe/codegen/tile.h"
 #include "ptx_templates/ops/launch_shapes.h"
 
@@ -207,6 +208,7 @@ Result<void> program_fits(const Program& program, const Target& target) {
 Result<Ptx> emit_program(const Program& program, const Target& target, const Compilers& compilers) {
   LATHE_TRY(program_fits(program, target));
   LATHE_ASSIGN(const Nvrtc* nvrtc, load_nvrtc(compilers.state()));
+  const Stopwatch emitting;
   LATHE_ASSIGN(const std::string source, cuda_source(program));
   Ptx ptx;
   ptx.entry = kEntry;
@@ -218,6 +220,7 @@ Result<Ptx> emit_program(const Program& program, const Target& target, const Com
                nvrtc_compile(source, "the persistent kernel", target, *nvrtc));
   ptx.text = fmt::format("// {}\n// target {}, route nvrtc ({})\n\n{}", program.text(),
                          target.name(), ptx.compiler, body);
+  ptx.milliseconds = emitting.milliseconds();
   return ptx;
 }
 
