@@ -123,6 +123,24 @@ LATHE_DEVICE f32 activated(f32 v, int activation) {
 // of the same rows; with kGateOnly a lane keeps the gates that it will itself want with kUpOnly.
 enum : int { kRows, kGateAndUp, kGateOnly, kUpOnly };
 
+// What is added to a lane's row, on its way.
+struct AddedToRow {
+  int at;     // the row's place in y
+  bool mine;  // the lane's to hand on
+  f32 bias;   // or 0
+  u32 residual;
+};
+LATHE_DEVICE AddedToRow added_to_row(const Phase& phase, const MatvecShape& s,
+                                     const MatvecOperands& o, int place) {
+  const f32* bias = nullptr;
+  AddedToRow added = {};
+  added.at = output_place(s, o, place, lane_index() / 2, bias);
+  added.mine = lane_index() % 2 == 0 && added.at >= 0;
+  if (added.mine && bias) added.bias = *bias;
+  if (added.mine && o.residual) added.residual = look_one(phase.exchange, o.residual + added.at);
+  return added;
+}
+
 // Turns the partial sums of `count` row tiles into rows, the first of them number `first` of the
 // block's, and hands them on; a warp takes a row tile, two lanes a row. Begins with the barrier at
 // which the block's sums are there; what is added to them is on its way before that.
@@ -131,51 +149,38 @@ LATHE_DEVICE void finish_rows(Phase& phase, const MatvecShape& s, const MatvecOp
   const f32* sums = partial_sums(phase, s);
   ++phase.turn;
   int place = phase.stream.warp;
-  if (place >= count) {  // nothing for this warp
-    block_barrier();
-    return;
-  }
+  AddedToRow added = {};
+  if (place < count) added = added_to_row(phase, s, o, first + place);
+  block_barrier();
+  if (place >= count) return;
   const int met = places(phase, s), row = lane_index() / 2;
-  const f32* residual = o.residual;
-  bool waited = false;
-  f32 factor = 1;
+  const f32 factor = o.norm ? inverse_rms(phase, phase.squares, s) : 1.0f;
   LATHE_UNROLL(1)
-  for (; place < count; place += phase.warps) {
-    const f32* bias = nullptr;
-    const int at = output_place(s, o, first + place, row, bias);
-    const bool mine = lane_index() % 2 == 0 && at >= 0;
-    f32 added = 0;
-    u32 old = 0;
-    if (mine && bias) added = *bias;
-    if (mine && residual) old = look_one(phase.exchange, residual + at);
-    if (!waited) {
-      block_barrier();
-      waited = true;
-      if (o.norm) factor = inverse_rms(phase, phase.squares, s);
-    }
+  for (;;) {
     f32 value = gather_sum(sums, place, row, met) * factor;
     if (part != kRows) {
       f32* kept = gate_values(phase) + (first + place) * 16 + row;
       f32 gate = value, up = value;
       if (part == kGateAndUp) up = gather_sum(sums, place + count, row, met) * factor;
       if (part == kUpOnly) gate = *kept;
-      if (part == kGateOnly) {
-        if (mine) *kept = value;
-        continue;
+      if (part == kGateOnly && added.mine) *kept = value;
+      if (part != kGateOnly) value = activated(gate, s.activation) * up;
+    }
+    if (added.mine && part != kGateOnly) {
+      value += added.bias;
+      if (o.residual) value += receive_one(phase.exchange, o.residual + added.at, added.residual);
+      if (s.kind == kLogitRows) {
+        value = as_f32(as_u32(value) & ~1u);  // as send() would
+        o.y[added.at] = value;
+        const u64 rank = logit_rank(value, added.at);
+        phase.best = rank > phase.best ? rank : phase.best;
+      } else {
+        send(phase.exchange, o.y + added.at, value);
       }
-      value = activated(gate, s.activation) * up;
     }
-    if (!mine) continue;
-    if (bias) value += added;
-    if (residual) value += receive_one(phase.exchange, residual + at, old);
-    if (s.kind == kLogitRows) {
-      value = as_f32(as_u32(value) & ~1u);  // as send() would
-      o.y[at] = value;
-      const u64 rank = logit_rank(value, at);
-      phase.best = rank > phase.best ? rank : phase.best;
-    } else {
-      send(phase.exchange, o.y + at, value);
-    }
+    place += phase.warps;
+    if (place >= count) return;
+    added = added_to_row(phase, s, o, first + place);
   }
 }
 
