@@ -20,6 +20,7 @@
 #include "codegen/llvm/lathe_llvm.h"
 #include "lathe/codegen/emit.h"
 #include "tests/codegen/kernel_cases.h"
+#include "tests/codegen/ptx_lint.h"
 
 namespace lathe {
 namespace {
@@ -85,6 +86,7 @@ TEST_P(EveryKernel, IsOneEntryOverPointersForEveryTarget) {
       const Result<Ptx> ptx = emit(key, target, Route::llvm, compilers());
       ASSERT_TRUE(ptx) << ptx.error().text();
       EXPECT_EQ(unwanted(ptx->text, key), "");
+      EXPECT_EQ(testing::ptx_faults(*ptx, key), "");
       EXPECT_EQ(entries(ptx->text), std::vector{key.symbol()});
       EXPECT_EQ(count(ptx->text, ".visible"), 1u);
       EXPECT_EQ(count(ptx->text, "\t.param .u64"), row(key.type).params(key).size());

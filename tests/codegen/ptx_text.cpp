@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "tests/codegen/ptx_lint.h"
+
 namespace lathe::testing {
 namespace {
 
@@ -63,7 +65,7 @@ std::vector<std::string> entry_parameters(std::string_view ptx) {
 }
 
 std::string broken_rules(const Ptx& ptx, const KernelKey& key) {
-  std::string out;
+  std::string out = ptx_faults(ptx, key);
   const auto need = [&](bool good, const std::string& rule) {
     if (!good) out += rule + "\n";
   };

@@ -15,7 +15,8 @@ std::vector<Target> tested_targets();
 std::vector<Target> tested_targets(const KernelKey& key);
 
 // Every rule that the text breaks, one line each: the version, target and entry point it must
-// have, pointer parameters only, no local memory, no calls, no generic loads or stores.
+// have, pointer parameters only, no local memory, no calls, no generic loads or stores; and the
+// faults of ptx_lint.h.
 std::string broken_rules(const Ptx& ptx, const KernelKey& key);
 
 // The operands of `.param` declarations of the entry point: ".u64 .ptr ...", one a parameter.

@@ -11,6 +11,7 @@
 #include "codegen/device_sources.h"
 #include "codegen/template_filler.h"
 #include "lathe/codegen/emit.h"
+#include "tests/codegen/ptx_lint.h"
 
 namespace lathe {
 namespace {
@@ -248,6 +249,7 @@ TEST(TemplateRoute, EmitsSoundPtxForEveryCoveredKey) {
       ASSERT_TRUE(ptx) << ptx.error().text();
       EXPECT_EQ(ptx->entry, key.symbol());
       check_ptx(*ptx, target);
+      EXPECT_EQ(testing::ptx_faults(*ptx, key), "");
       for (const Param& param : row(key.type).params(key))
         EXPECT_NE(ptx->text.find(std::string("  .param .u64 ") + param.name), std::string::npos);
     }
