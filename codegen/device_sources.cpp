@@ -22,9 +22,11 @@
   FILE(ops_embed, "ops/embed.h")                   \
   FILE(ops_embed_tiles, "ops/embed_tiles.h")       \
   FILE(ops_exchange, "ops/exchange.h")             \
+  FILE(ops_format_units, "ops/format_units.h")     \
   FILE(ops_formats, "ops/formats.h")               \
   FILE(ops_gemv, "ops/gemv.h")                     \
   FILE(ops_glu, "ops/glu.h")                       \
+  FILE(ops_k_formats, "ops/k_formats.h")           \
   FILE(ops_kv_cache, "ops/kv_cache.h")             \
   FILE(ops_kv_rows, "ops/kv_rows.h")               \
   FILE(ops_launch_shapes, "ops/launch_shapes.h")   \
@@ -40,7 +42,11 @@
   FILE(ops_sample, "ops/sample.h")                 \
   FILE(ops_sampling, "ops/sampling.h")             \
   FILE(ops_step_records, "ops/step_records.h")     \
+  FILE(ops_table_formats, "ops/table_formats.h")   \
   FILE(ops_tile_dot, "ops/tile_dot.h")             \
+  FILE(ops_tile_dot_half, "ops/tile_dot_half.h")   \
+  FILE(ops_tile_dot_runs, "ops/tile_dot_runs.h")   \
+  FILE(ops_tile_operands, "ops/tile_operands.h")   \
   FILE(ops_tile_shapes, "ops/tile_shapes.h")       \
   FILE(ops_top_k, "ops/top_k.h")                   \
   FILE(ops_weight_stream, "ops/weight_stream.h")   \

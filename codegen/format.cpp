@@ -28,6 +28,11 @@ constexpr std::array kFormats = {
     FormatRow{Format::q4_k, "q4_k", 12, 256, 144, 16, unpack_q4_k, pack_q4_k},
     FormatRow{Format::q5_k, "q5_k", 13, 256, 176, 16, unpack_q5_k, pack_q5_k},
     FormatRow{Format::q6_k, "q6_k", 14, 256, 210, 2, unpack_q6_k, pack_q6_k},
+    FormatRow{Format::q2_k, "q2_k", 10, 256, 84, 4, unpack_q2_k, pack_q2_k},
+    FormatRow{Format::q3_k, "q3_k", 11, 256, 110, 2, unpack_q3_k, pack_q3_k},
+    FormatRow{Format::iq4_nl, "iq4_nl", 20, 32, 18, 2, unpack_iq4_nl, pack_iq4_nl},
+    FormatRow{Format::iq4_xs, "iq4_xs", 23, 256, 136, 8, unpack_iq4_xs, pack_iq4_xs},
+    FormatRow{Format::mxfp4, "mxfp4", 39, 32, 17, 1, unpack_mxfp4, pack_mxfp4},
 };
 
 std::string known_formats() {

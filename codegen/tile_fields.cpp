@@ -59,10 +59,9 @@ class FieldList {
         return;
       case Format::f16:
       case Format::bf16: {
-        const int rows = 8 / subs_;  // per chunk
-        const int lane = column / subs_, in_lane = v.row % rows * subs_ + column % subs_;
+        const int chunk = 2 * v.sub + v.word / 2;
         return add_half(v.row, column, 2 * column,
-                        v.row / rows * dev::kTileChunk + lane * 16 + 2 * in_lane);
+                        chunk * dev::kTileChunk + v.lane * 16 + v.word % 2 * 8 + 2 * v.element);
       }
       case Format::q8_0:
         return add(v.row, column, {v.sub * format_.bytes + 2 + v.index, 0},
@@ -78,19 +77,35 @@ class FieldList {
       case Format::q4_0:
       case Format::q4_1:
       case Format::q5_0:
-      case Format::q5_1: {
+      case Format::q5_1:
+      case Format::iq4_nl:
+      case Format::mxfp4: {
         const int block = v.sub * format_.bytes, nibbles = block + format_.bytes - 16;
         add_nibble(v, {nibbles + v.index % 16, v.index / 16 * 4});
         if (format_.format == Format::q5_0 || format_.format == Format::q5_1)
           add_fifth(v, {nibbles - 4 + v.index / 8, v.index % 8});
         return;
       }
+      case Format::iq4_xs:
+        return add_nibble(v, {8 + 16 * v.sub + v.index % 16, v.index / 16 * 4});
+      case Format::q2_k:
+        return add_pair(v, 16);
+      case Format::q3_k:
+        add_pair(v, 32);
+        return add(v.row, column, {v.index, v.sub}, {word_byte(v, 2, v.word), v.sub}, 1);
     }
   }
 
   void add_nibble(const Value& v, Bits block) {
     add(v.row, v.sub * dev::kTileSub + v.index, block,
         {word_byte(v, v.sub / 2, v.word), 4 * (v.sub % 2)}, 4);
+  }
+
+  // Two bits, which begin at `first` in the block.
+  void add_pair(const Value& v, int first) {
+    const int shift = v.sub % 4 * 2;
+    add(v.row, v.sub * dev::kTileSub + v.index, {first + 32 * (v.sub / 4) + v.index, shift},
+        {word_byte(v, v.sub / 4, v.word), shift}, 2);
   }
 
   void add_fifth(const Value& v, Bits block) {
@@ -128,6 +143,7 @@ class FieldList {
       case Format::q8_0:
       case Format::q4_0:
       case Format::q5_0:
+      case Format::iq4_nl:
         return add_block_halves(r, scales_, 0);
       case Format::q4_1:
       case Format::q5_1:
@@ -141,6 +157,16 @@ class FieldList {
           add(r, 16 * run, {192 + run, 0},
               {scales_ + (4 * (r % 8) + run / 4) * 8 + r / 8 * 4 + run % 4, 0}, 8);
         return add_half(r, 0, 208, scales_ + dev::kTileDeltaAt + r % 8 * 4 + r / 8 * 2);
+      case Format::q2_k:
+        return add_q2_scales(r);
+      case Format::q3_k:
+        return add_q3_scales(r);
+      case Format::iq4_xs:
+        return add_xs_scales(r);
+      case Format::mxfp4:
+        for (int sub = 0; sub < subs_; ++sub)
+          add(r, sub * dev::kTileSub, {sub * format_.bytes, 0},
+              {scales_ + (r % 8 * (subs_ / 2) + sub / 2) * 4 + r / 8 * 2 + sub % 2, 0}, 8);
     }
   }
 
@@ -170,6 +196,34 @@ class FieldList {
     }
     for (int i = 0; i < 2; ++i)  // d, dmin
       add_half(r, 0, 2 * i, scales_ + dev::kTileHalvesAt + r % 8 * 8 + r / 8 * 4 + 2 * i);
+  }
+
+  void add_q2_scales(int r) {
+    for (int run = 0; run < 16; ++run)
+      add(r, 16 * run, {run, 0}, {scales_ + (4 * (r % 8) + run / 4) * 8 + r / 8 * 4 + run % 4, 0},
+          8);
+    for (int i = 0; i < 2; ++i)  // d, dmin
+      add_half(r, 0, 80 + 2 * i, scales_ + dev::kTileDeltaAt + r % 8 * 8 + r / 8 * 4 + 2 * i);
+  }
+
+  void add_q3_scales(int r) {
+    for (int run = 0; run < 16; ++run) {
+      const int lane = 4 * (r % 8) + run / 4, of_four = run % 4, half = r / 8;
+      add(r, 16 * run, {96 + run % 8, run / 8 * 4}, {scales_ + lane * 4 + of_four, 4 * half}, 4);
+      add(r, 16 * run, {104 + run % 4, run / 4 * 2},
+          {scales_ + dev::kTileQ3HighAt + lane * 2 + of_four % 2, 4 * half + of_four / 2 * 2}, 2);
+    }
+    add_half(r, 0, 108, scales_ + dev::kTileQ3DeltaAt + r % 8 * 4 + r / 8 * 2);
+  }
+
+  void add_xs_scales(int r) {
+    for (int sub = 0; sub < 8; ++sub) {
+      const int lane = 4 * (r % 8) + sub / 2, half = r / 8, odd = sub % 2, column = 32 * sub;
+      add(r, column, {4 + sub / 2, 4 * odd}, {scales_ + lane * 2 + odd, 4 * half}, 4);
+      add(r, column, {2 + sub / 4, sub % 4 * 2},
+          {scales_ + dev::kTileXsHighAt + lane, 4 * half + 2 * odd}, 2);
+    }
+    add_half(r, 0, 0, scales_ + dev::kTileXsDeltaAt + r % 8 * 4 + r / 8 * 2);
   }
 
   const FormatRow& format_;
@@ -208,6 +262,16 @@ TileLayout tile_layout(Format format) {
       return layout_of<dev::Q5_KTiles>();
     case Format::q6_k:
       return layout_of<dev::Q6_KTiles>();
+    case Format::q2_k:
+      return layout_of<dev::Q2_KTiles>();
+    case Format::q3_k:
+      return layout_of<dev::Q3_KTiles>();
+    case Format::iq4_nl:
+      return layout_of<dev::IQ4_NLTiles>();
+    case Format::iq4_xs:
+      return layout_of<dev::IQ4_XSTiles>();
+    case Format::mxfp4:
+      return layout_of<dev::MXFP4Tiles>();
   }
   return {};
 }

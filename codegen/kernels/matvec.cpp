@@ -16,6 +16,7 @@ Result<void> check(const KernelKey& key) {
   if (key.warps % 4 != 0 || key.warps < 4 || key.warps > dev::kPhaseWarps)
     return invalid("warps is {}; it must be 4, 8, 12 or 16", key.warps);
   LATHE_TRY(in_range("k", key.k, 32, 1 << 17));
+  if (key.k % 32 != 0) return invalid("k is {}; it must be a multiple of 32", key.k);
   LATHE_TRY(in_range("n", key.n, 1, 1 << 30));
   LATHE_TRY(in_range("n_b", key.n_b, 0, 1 << 30));
   LATHE_TRY(in_range("n_c", key.n_c, 0, key.n_b > 0 ? 1 << 30 : 0));
@@ -224,9 +225,24 @@ int tile_number(Format format) {
       return dev::kTileQ5_K;
     case Format::q6_k:
       return dev::kTileQ6_K;
-    default:
+    case Format::q2_k:
+      return dev::kTileQ2_K;
+    case Format::q3_k:
+      return dev::kTileQ3_K;
+    case Format::iq4_nl:
+      return dev::kTileIQ4_NL;
+    case Format::iq4_xs:
+      return dev::kTileIQ4_XS;
+    case Format::mxfp4:
+      return dev::kTileMXFP4;
+    case Format::f16:
+      return dev::kTileF16;
+    case Format::bf16:
+      return dev::kTileBF16;
+    case Format::f32:
       return -1;
   }
+  return -1;
 }
 
 int matvec_slot_bytes(const KernelKey& key) {

@@ -56,4 +56,29 @@ LATHE_DEVICE void mma_u8_k16(i32 (&c)[4], u32 a0, u32 a1, u32 b0) {
   host_mma<false>(c, words, 3, 2, 16);
 }
 
+// `value` makes a float of 16 bits. The sum is rounded once; how often the device rounds, and which
+// way, is not documented: where sums are not exact the two differ in the last bits.
+template <class Value>
+LATHE_DEVICE void host_mma_half(f32 (&c)[4], const u32 (&words)[6], Value value) {
+  const auto lanes = emulation::gather(words, 6);
+  const int lane = thread_index() & 31, g = lane / 4, t = lane % 4;
+  for (int i = 0; i < 4; ++i) {
+    const int row = g + 8 * (i / 2), column = 2 * t + i % 2;
+    double sum = static_cast<double>(c[i]);
+    for (int k = 0; k < 16; ++k) {
+      const int part = k % 8 / 2, half = k / 8, shift = 16 * (k % 2);
+      const u32 a = lanes[4 * (row % 8) + part][2 * half + row / 8] >> shift & 0xffffu;
+      const u32 b = lanes[4 * column + part][4 + half] >> shift & 0xffffu;
+      sum += static_cast<double>(value(a)) * static_cast<double>(value(b));
+    }
+    c[i] = static_cast<f32>(sum);
+  }
+}
+LATHE_DEVICE void mma_f16_k16(f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  host_mma_half(c, {a0, a1, a2, a3, b0, b1}, [](u32 bits) { return f16_to_f32(bits); });
+}
+LATHE_DEVICE void mma_bf16_k16(f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  host_mma_half(c, {a0, a1, a2, a3, b0, b1}, [](u32 bits) { return as_f32(bits << 16); });
+}
+
 }  // namespace lathe::dev

@@ -68,5 +68,10 @@ LATHE_EMBED_OP(embed_q8_0, embed_blocks, Q8_0)
 LATHE_EMBED_OP(embed_q4_k, embed_blocks, Q4_K)
 LATHE_EMBED_OP(embed_q5_k, embed_blocks, Q5_K)
 LATHE_EMBED_OP(embed_q6_k, embed_blocks, Q6_K)
+LATHE_EMBED_OP(embed_q2_k, embed_blocks, Q2_K)
+LATHE_EMBED_OP(embed_q3_k, embed_blocks, Q3_K)
+LATHE_EMBED_OP(embed_iq4_nl, embed_blocks, IQ4_NL)
+LATHE_EMBED_OP(embed_iq4_xs, embed_blocks, IQ4_XS)
+LATHE_EMBED_OP(embed_mxfp4, embed_blocks, MXFP4)
 
 }  // namespace lathe::dev

@@ -188,5 +188,10 @@ LATHE_GEMV_OP(gemv_q8_0, Q8_0, true)
 LATHE_GEMV_OP(gemv_q4_k, Q4_K, true)
 LATHE_GEMV_OP(gemv_q5_k, Q5_K, true)
 LATHE_GEMV_OP(gemv_q6_k, Q6_K, true)
+LATHE_GEMV_OP(gemv_q2_k, Q2_K, true)
+LATHE_GEMV_OP(gemv_q3_k, Q3_K, true)
+LATHE_GEMV_OP(gemv_iq4_nl, IQ4_NL, true)
+LATHE_GEMV_OP(gemv_iq4_xs, IQ4_XS, true)
+LATHE_GEMV_OP(gemv_mxfp4, MXFP4, true)
 
 }  // namespace lathe::dev

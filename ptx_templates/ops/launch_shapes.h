@@ -47,6 +47,14 @@ enum : int {
   kTileQ4_K,
   kTileQ5_K,
   kTileQ6_K,
+  kTileQ2_K,
+  kTileQ3_K,
+  kTileIQ4_NL,
+  kTileIQ4_XS,
+  kTileMXFP4,
+  kTileF16,
+  kTileBF16,
+  kTileFormats,  // how many
 };
 
 // Bytes of a slot for tiles of so many bytes, a multiple of 16, which lie one after the other from

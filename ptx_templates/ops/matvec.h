@@ -74,6 +74,13 @@ LATHE_DEVICE int stream_format(Phase& phase, const MatvecShape& s, const OwnTile
   LATHE_TILE_CASE(kTileQ4_K, TileQ4_K)
   LATHE_TILE_CASE(kTileQ5_K, TileQ5_K)
   LATHE_TILE_CASE(kTileQ6_K, TileQ6_K)
+  LATHE_TILE_CASE(kTileQ2_K, TileQ2_K)
+  LATHE_TILE_CASE(kTileQ3_K, TileQ3_K)
+  LATHE_TILE_CASE(kTileIQ4_NL, TileIQ4_NL)
+  LATHE_TILE_CASE(kTileIQ4_XS, TileIQ4_XS)
+  LATHE_TILE_CASE(kTileMXFP4, TileMXFP4)
+  LATHE_TILE_CASE(kTileF16, TileF16)
+  LATHE_TILE_CASE(kTileBF16, TileBF16)
 #undef LATHE_TILE_CASE
   return row;
 }

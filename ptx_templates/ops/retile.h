@@ -49,10 +49,16 @@ template <class Raw>
 LATHE_DEVICE u32 raw_u32(const TileLane& p, int r, int sub, int at) {
   if (!p.has[r] || sub >= p.subs) return 0;
   const u8* from = p.row[r] + at;
-  return Raw::bytes % 4 == 0 ? load_u32(from) : load_u32_align2(from);
+  if (Raw::bytes % 4 == 0) return load_u32(from);
+  if (Raw::bytes % 2 == 0) return load_u32_align2(from);
+  return from[0] | static_cast<u32>(from[1]) << 8 | static_cast<u32>(from[2]) << 16 |
+         static_cast<u32>(from[3]) << 24;
 }
 LATHE_DEVICE u32 raw_u16(const TileLane& p, int r, int sub, int at) {
   return p.has[r] && sub < p.subs ? load_u16(p.row[r] + at) : 0;
+}
+LATHE_DEVICE u32 raw_u8(const TileLane& p, int r, int sub, int at) {
+  return p.has[r] && sub < p.subs ? p.row[r][at] : 0;
 }
 
 LATHE_DEVICE void store_u32(u8* p, u32 v) {
@@ -75,14 +81,15 @@ LATHE_DEVICE u32 spread_bits(u32 bits) {
 // and the high ones (2i + 1), for both halves of the sub-blocks.
 template <class Raw>
 LATHE_DEVICE void raw_nibbles(const TileLane& p, int r, int i, u32& first, u32& second) {
-  if (Raw::block == 256) {  // as they stand in the block
+  if (Raw::block == 256 && Raw::has_offset) {  // q4_k, q5_k: as they stand in the block
     const int at = Raw::bytes - 128 + 32 * i + 4 * p.t;
     first = raw_u32<Raw>(p, r, 2 * i, at);
     second = raw_u32<Raw>(p, r, 2 * i, at + 16);
   } else {
-    const int at = 2 * i * Raw::bytes + Raw::bytes - 16 + 4 * p.t;
+    const int stride = Raw::block == 256 ? 16 : int{Raw::bytes};
+    const int at = (Raw::block == 256 ? 8 : Raw::bytes - 16) + 2 * i * stride + 4 * p.t;
     const u32 even = raw_u32<Raw>(p, r, 2 * i, at);
-    const u32 odd = raw_u32<Raw>(p, r, 2 * i + 1, at + Raw::bytes);
+    const u32 odd = raw_u32<Raw>(p, r, 2 * i + 1, at + stride);
     first = (even & 0x0f0f0f0fu) | (odd & 0x0f0f0f0fu) << 4;
     second = (even >> 4 & 0x0f0f0f0fu) | (odd & 0xf0f0f0f0u);
   }
@@ -170,18 +177,94 @@ LATHE_DEVICE void retile_k_scales(const TileLane& p, u8* section) {
   if (p.t < 2) store_u32(section + kTileHalvesAt + p.g * 8 + p.t * 4, p.t == 0 ? first : second);
 }
 
-// The formats of four and five bits.
+// The formats of four and five bits: their codes, then what is theirs of scales.
 template <class Raw, class Tiles>
-LATHE_DEVICE void retile_small(const TileLane& p, int subs) {
+LATHE_DEVICE u8* retile_codes(const TileLane& p, int subs) {
   retile_nibbles<Raw>(p, subs);
   if (Tiles::code_bits == 5) retile_fifths<Raw>(p, p.tile + tile_nibble_bytes(subs), subs);
-  u8* scales = p.tile + tile_code_bytes(Tiles::code_bits, subs);
+  return p.tile + tile_code_bytes(Tiles::code_bits, subs);
+}
+template <class Raw, class Tiles>
+LATHE_DEVICE void retile_small(const TileLane& p, int subs) {
+  u8* scales = retile_codes<Raw, Tiles>(p, subs);
   if (Raw::block == 256) {
     retile_k_scales<Raw>(p, scales);
   } else {
     retile_halves<Raw>(p, scales, subs, 0);
     if (Raw::has_offset) retile_halves<Raw>(p, scales + 32 * subs, subs, 2);
   }
+}
+
+// mxfp4: an exponent per block.
+template <class Raw, class Tiles>
+LATHE_DEVICE void retile_mxfp4_tile(const TileLane& p, int subs) {
+  u8* scales = retile_codes<Raw, Tiles>(p, subs);
+  if (p.t >= subs / 2) return;
+  u32 four = 0;
+  LATHE_UNROLL(4)
+  for (int j = 0; j < 4; ++j) {
+    const int sub = 2 * p.t + j % 2;
+    four |= raw_u8(p, j / 2, sub, sub * Raw::bytes) << (8 * j);
+  }
+  store_u32(scales + (p.g * (subs / 2) + p.t) * 4, four);
+}
+
+// iq4_xs: of each lane's four scales the low nibbles, then the high pairs, then d.
+template <class Raw, class Tiles>
+LATHE_DEVICE void retile_iq4_xs_tile(const TileLane& p, int subs) {
+  u8* scales = retile_codes<Raw, Tiles>(p, subs);
+  const u32 low0 = raw_u8(p, 0, 0, 4 + p.t), low1 = raw_u8(p, 1, 0, 4 + p.t);
+  const u32 low = (low0 & 15u) | (low1 & 15u) << 4 | low0 >> 4 << 8 | low1 >> 4 << 12;
+  const u32 shift = static_cast<u32>(4 * p.t);
+  const u32 high = (raw_u16(p, 0, 0, 2) >> shift & 15u) | (raw_u16(p, 1, 0, 2) >> shift & 15u) << 4;
+  *reinterpret_cast<u16*>(scales + p.lane * 2) = static_cast<u16>(low);
+  scales[kTileXsHighAt + p.lane] = static_cast<u8>(high);
+  const u32 delta = raw_u16(p, 0, 0, 0) | raw_u16(p, 1, 0, 0) << 16;
+  if (p.t == 0) store_u32(scales + kTileXsDeltaAt + p.g * 4, delta);
+}
+
+// The words of a section of the blocks that are a chunk as they stand: bytes 16h + 4t ... of both
+// rows.
+template <class Raw>
+LATHE_DEVICE void retile_as_it_is(const TileLane& p, int at, int chunk) {
+  u32 words[4];
+  LATHE_UNROLL(4)
+  for (int v = 0; v < 4; ++v) words[v] = raw_u32<Raw>(p, v % 2, 0, at + v / 2 * 16 + 4 * p.t);
+  store_chunk(p.tile, chunk, p.lane, words);
+}
+
+// q2_k: scales and mins of two sub-blocks as they stand, d and dmin.
+template <class Raw, class Tiles>
+LATHE_DEVICE void retile_two_bits(const TileLane& p, int subs) {
+  retile_as_it_is<Raw>(p, 16, 0);
+  retile_as_it_is<Raw>(p, 48, 1);
+  u8* scales = p.tile + tile_code_bytes(Tiles::code_bits, subs);
+  store_u64(scales + p.lane * 8, raw_u32<Raw>(p, 0, 0, 4 * p.t), raw_u32<Raw>(p, 1, 0, 4 * p.t));
+  const u32 first = raw_u32<Raw>(p, 0, 0, 80), second = raw_u32<Raw>(p, 1, 0, 80);
+  if (p.t == 0) store_u64(scales + kTileDeltaAt + p.g * 8, first, second);
+}
+
+// q3_k: third bits last; of each lane's eight scales the low nibbles, then the high pairs, then d.
+template <class Raw, class Tiles>
+LATHE_DEVICE void retile_three_bits(const TileLane& p, int subs) {
+  retile_as_it_is<Raw>(p, 32, 0);
+  retile_as_it_is<Raw>(p, 64, 1);
+  retile_as_it_is<Raw>(p, 0, 2);
+  u8* scales = p.tile + tile_code_bytes(Tiles::code_bits, subs);
+  u32 low = 0, high = 0;
+  LATHE_UNROLL(2)
+  for (int r = 0; r < 2; ++r) {
+    // Of runs 4t ... 4t + 3: low nibbles of four bytes, high pairs of four.
+    const u32 nibbles = raw_u32<Raw>(p, r, 0, 96 + p.t % 2 * 4) >> (p.t / 2 * 4) & 0x0f0f0f0fu;
+    const u32 pairs = raw_u32<Raw>(p, r, 0, 104) >> (2 * p.t) & 0x03030303u;
+    low |= nibbles << (4 * r);
+    // Run b to bits 8 (b % 2) + 2 (b / 2).
+    high |= ((pairs & 0x0303u) | (pairs >> 14 & 0x0c0cu)) << (4 * r);
+  }
+  store_u32(scales + p.lane * 4, low);
+  *reinterpret_cast<u16*>(scales + kTileQ3HighAt + p.lane * 2) = static_cast<u16>(high);
+  const u32 delta = raw_u16(p, 0, 0, 108) | raw_u16(p, 1, 0, 108) << 16;
+  if (p.t == 0) store_u32(scales + kTileQ3DeltaAt + p.g * 4, delta);
 }
 
 // q8_0.
@@ -246,6 +329,11 @@ LATHE_RETILE_OP(retile_q8_0, retile_bytes, Q8_0, Q8_0Tiles)
 LATHE_RETILE_OP(retile_q4_k, retile_small, Q4_K, Q4_KTiles)
 LATHE_RETILE_OP(retile_q5_k, retile_small, Q5_K, Q5_KTiles)
 LATHE_RETILE_OP(retile_q6_k, retile_six_bits, Q6_K, Q6_KTiles)
+LATHE_RETILE_OP(retile_q2_k, retile_two_bits, Q2_K, Q2_KTiles)
+LATHE_RETILE_OP(retile_q3_k, retile_three_bits, Q3_K, Q3_KTiles)
+LATHE_RETILE_OP(retile_iq4_nl, retile_small, IQ4_NL, IQ4_NLTiles)
+LATHE_RETILE_OP(retile_iq4_xs, retile_iq4_xs_tile, IQ4_XS, IQ4_XSTiles)
+LATHE_RETILE_OP(retile_mxfp4, retile_mxfp4_tile, MXFP4, MXFP4Tiles)
 
 // Two values from column `at` of a row; columns from k on are zero.
 LATHE_DEVICE u32 half_pair(const u8* row, int at, int k) {
@@ -254,25 +342,26 @@ LATHE_DEVICE u32 half_pair(const u8* row, int at, int k) {
   return (at < k ? load_u16(p) : 0) | (at + 1 < k ? load_u16(p + 2) : 0) << 16;
 }
 
-// f16 and bf16: a lane has `subs` consecutive values of each row, and a chunk 8 / subs rows.
+// f16 and bf16: chunk 2s + h has the four values of half h of sub-block s that a lane has of each
+// of its two rows.
 LATHE_OP retile_half(const u8* blocks, u8* tiles, int k, int n, int subs, int warps) {
   const int tile = retile_tile(k, n, subs, warps);
   if (tile < 0) return;
-  const int across = tile_subs_total(k) / subs, rows = 8 / subs;
-  const int first = tile / across * kTileRows;
-  const int column = (tile % across * kTileSub + lane_index()) * subs;
+  const int across = tile_subs_total(k) / subs, lane = lane_index();
+  const int first = tile / across * kTileRows + lane / 4;
+  const int column = tile % across * subs * kTileSub + 4 * (lane % 4);
   u8* out = tiles + static_cast<i64>(tile) * tile_code_bytes(HalfTiles::code_bits, subs);
-  LATHE_UNROLL(8)
-  for (int c = 0; c < kTileRows / rows; ++c) {
+  LATHE_UNROLL(4)
+  for (int c = 0; c < 2 * subs; ++c) {
     u32 words[4];
     LATHE_UNROLL(4)
     for (int w = 0; w < 4; ++w) {
-      const int row = first + c * rows + 2 * w / subs;
-      words[w] = n % kTileRows == 0 || row < n
-                     ? half_pair(blocks + static_cast<i64>(row) * k * 2, column + 2 * w % subs, k)
-                     : 0;
+      const int row = first + 8 * (w / 2);
+      words[w] = n % kTileRows == 0 || row < n ? half_pair(blocks + static_cast<i64>(row) * k * 2,
+                                                           column + 16 * c + 2 * (w % 2), k)
+                                               : 0;
     }
-    store_chunk(out, c, lane_index(), words);
+    store_chunk(out, c, lane, words);
   }
 }
 

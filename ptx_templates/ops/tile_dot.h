@@ -1,60 +1,13 @@
 // Owns the product of one tile of 16 rows (see docs/weight-layout.md) with the activations of its
-// columns, on the integer matrix units.
-//
-// Activations are 16-bit integers with a scale per 32 values, an upper and a lower byte each. B has
-// eight columns: the two limbs of four sub-blocks, first the even, then the odd ones. Sub-block s
-// of the tile meets its own limbs in two columns and zeros in the other six, so that lane 4g + t
-// ends with the sums of sub-blocks 2t and 2t + 1 of rows g and g + 8: all lanes have scales to
-// apply, and none has anything to exchange.
+// columns, on the matrix units: here of the formats with a scale per 32 values, in two other files
+// of the others.
 #pragma once
 
-#include "ops/formats.h"
-#include "ops/tile_shapes.h"
+#include "ops/tile_dot_half.h"
+#include "ops/tile_dot_runs.h"
+#include "ops/tile_operands.h"
 
 namespace lathe::dev {
-
-// What a lane wants of the activations of one tile column.
-struct Activation {
-  u32 b[4][2][2];  // B words of sub-blocks 2i + p: zero but for the lanes of i, g / 2
-  f32 scale[2];    // of sub-blocks 2t and 2t + 1
-  f32 offset[2];   // scale * sum of the integers
-  i32 sum[2][2];   // of the integers, per half of 16
-};
-
-// A column in shared memory: 16 bytes for each lane, limb g & 1 of sub-blocks 2 (g / 2) + p, values
-// 4t ... and 16 + 4t ...; then for each t 16 bytes of scales and offsets, and 16 of sums. All are
-// zero where the tile has no sub-block.
-LATHE_DEVICE void load_activation(const u8* column, Activation& x) {
-  const int lane = lane_index(), t = lane % 4;
-  const u32x4 q = *reinterpret_cast<const u32x4*>(column + lane * 16);
-  const f32x4 f = *reinterpret_cast<const f32x4*>(column + 512 + t * 16);
-  const u32x4 s = *reinterpret_cast<const u32x4*>(column + 576 + t * 16);
-  LATHE_UNROLL(4)
-  for (int i = 0; i < 4; ++i) {
-    const bool mine = lane / 8 == i;
-    x.b[i][0][0] = pinned(mine ? q.x : 0u);
-    x.b[i][0][1] = pinned(mine ? q.y : 0u);
-    x.b[i][1][0] = pinned(mine ? q.z : 0u);
-    x.b[i][1][1] = pinned(mine ? q.w : 0u);
-  }
-  x.scale[0] = f.x;
-  x.scale[1] = f.y;
-  x.offset[0] = f.z;
-  x.offset[1] = f.w;
-  x.sum[0][0] = static_cast<i32>(s.x);
-  x.sum[0][1] = static_cast<i32>(s.y);
-  x.sum[1][0] = static_cast<i32>(s.z);
-  x.sum[1][1] = static_cast<i32>(s.w);
-}
-
-// Lane's words of 16 bytes at a chunk of 512.
-LATHE_DEVICE u32x4 tile_chunk(const u8* tile, int chunk) {
-  return *reinterpret_cast<const u32x4*>(tile + chunk * 512 + lane_index() * 16);
-}
-
-LATHE_DEVICE i32 joined(i32 high, i32 low) {
-  return high * 256 + low;
-}
 
 // How the tile formats decode. codes(): A words of sub-blocks 2i and 2i + 1, the latter `odd` times
 // too large. finish(): adds scale and offset of both rows.
@@ -125,7 +78,7 @@ LATHE_DEVICE void add_offsets(const f32 (&m)[4], const Activation& x, f32& row0,
 
 struct TileQ4_K : NibbleTile {
   using Shape = Q4_KTiles;
-  enum : int { odd = 16, is_signed = 0, halves = 0 };
+  enum : int { odd = 16, is_signed = 0, own_dot = 0 };
   LATHE_DEVICE void finish(const u8* tile, int subs, const f32 (&f)[4], const Activation& x,
                            f32& row0, f32& row1) {
     k_scales(tile + subs * 256, f, x, row0, row1);
@@ -133,7 +86,7 @@ struct TileQ4_K : NibbleTile {
 };
 struct TileQ5_K : FiveBitTile {
   using Shape = Q5_KTiles;
-  enum : int { odd = 1, is_signed = 0, halves = 0 };
+  enum : int { odd = 1, is_signed = 0, own_dot = 0 };
   LATHE_DEVICE void finish(const u8* tile, int subs, const f32 (&f)[4], const Activation& x,
                            f32& row0, f32& row1) {
     k_scales(tile + subs * 320, f, x, row0, row1);
@@ -141,7 +94,7 @@ struct TileQ5_K : FiveBitTile {
 };
 struct TileQ4_0 : NibbleTile {
   using Shape = Q4_0Tiles;
-  enum : int { odd = 16, is_signed = 0, halves = 0 };
+  enum : int { odd = 16, is_signed = 0, own_dot = 0 };
   LATHE_DEVICE void finish(const u8* tile, int subs, const f32 (&f)[4], const Activation& x,
                            f32& row0, f32& row1) {
     f32 d[4];
@@ -151,7 +104,7 @@ struct TileQ4_0 : NibbleTile {
 };
 struct TileQ4_1 : NibbleTile {
   using Shape = Q4_1Tiles;
-  enum : int { odd = 16, is_signed = 0, halves = 0 };
+  enum : int { odd = 16, is_signed = 0, own_dot = 0 };
   LATHE_DEVICE void finish(const u8* tile, int subs, const f32 (&f)[4], const Activation& x,
                            f32& row0, f32& row1) {
     f32 d[4], m[4];
@@ -163,7 +116,7 @@ struct TileQ4_1 : NibbleTile {
 };
 struct TileQ5_0 : FiveBitTile {
   using Shape = Q5_0Tiles;
-  enum : int { odd = 1, is_signed = 0, halves = 0 };
+  enum : int { odd = 1, is_signed = 0, own_dot = 0 };
   LATHE_DEVICE void finish(const u8* tile, int subs, const f32 (&f)[4], const Activation& x,
                            f32& row0, f32& row1) {
     f32 d[4];
@@ -173,7 +126,7 @@ struct TileQ5_0 : FiveBitTile {
 };
 struct TileQ5_1 : FiveBitTile {
   using Shape = Q5_1Tiles;
-  enum : int { odd = 1, is_signed = 0, halves = 0 };
+  enum : int { odd = 1, is_signed = 0, own_dot = 0 };
   LATHE_DEVICE void finish(const u8* tile, int subs, const f32 (&f)[4], const Activation& x,
                            f32& row0, f32& row1) {
     f32 d[4], m[4];
@@ -185,7 +138,7 @@ struct TileQ5_1 : FiveBitTile {
 };
 struct TileQ8_0 {
   using Shape = Q8_0Tiles;
-  enum : int { odd = 1, is_signed = 1, halves = 0 };
+  enum : int { odd = 1, is_signed = 1, own_dot = 0 };
   LATHE_DEVICE void codes(const u8* tile, int, int i, u32 (&a)[2][4]) {
     LATHE_UNROLL(2)
     for (int p = 0; p < 2; ++p) {
@@ -204,62 +157,60 @@ struct TileQ8_0 {
   }
 };
 
-// Scales of 16 values: the halves of a sub-block have sums of their own, and the matrix
-// instruction half as deep keeps them apart.
-LATHE_DEVICE void tile_dot_q6_k(const u8* tile, const Activation& x, f32& row0, f32& row1) {
-  i32 c[2][2][4] = {};  // sub-block parity, half
-  const int lane = lane_index(), g = lane / 4;
-  LATHE_UNROLL(2)
-  for (int half = 0; half < 2; ++half) {  // of the codes: registers are few
-    u32 words[12];
-    LATHE_UNROLL(3)
-    for (int i = 0; i < 3; ++i) {
-      const u32x4 w = tile_chunk(tile, 3 * half + i);
-      words[4 * i] = w.x;
-      words[4 * i + 1] = w.y;
-      words[4 * i + 2] = w.z;
-      words[4 * i + 3] = w.w;
-    }
+// Four-bit codes that number the entries of a table.
+template <class Table>
+struct TableTile {
+  enum : int { odd = 1, is_signed = 1, own_dot = 0 };
+  LATHE_DEVICE void codes(const u8* tile, int, int i, u32 (&a)[2][4]) {
+    const u32x4 w = tile_chunk(tile, i);
+    const u32 words[4] = {w.x, w.y, w.z, w.w};
     LATHE_UNROLL(4)
-    for (int s = 0; s < 4; ++s) {
-      const u32 w0 = words[3 * s], w1 = words[3 * s + 1], w2 = words[3 * s + 2];
-      // The fourth word's codes four times too large.
-      const u32 a3 = (w0 & 0xc0c0c0c0u) | (w1 >> 2 & 0x30303030u) | (w2 >> 4 & 0x0c0c0c0cu);
-      const int p = s & 1, i = 2 * half + s / 2;
-      mma_u8_k16(c[p][0], w0 & 0x3f3f3f3fu, w1 & 0x3f3f3f3fu, x.b[i][p][0]);
-      mma_u8_k16(c[p][1], w2 & 0x3f3f3f3fu, a3, x.b[i][p][1]);
-    }
+    for (int v = 0; v < 4; ++v) look_up(Table::table(), words[v], a[0][v], a[1][v]);
   }
-  const u8* scales = tile + 3072;
-  const u32 s0 = load_u32(scales + lane * 8), s1 = load_u32(scales + lane * 8 + 4);
-  const u32 d = load_u32(scales + 256 + g * 4);
-  f32 sum[2] = {0, 0};
-  LATHE_UNROLL(2)
-  for (int r = 0; r < 2; ++r) {
+};
+struct TileIQ4_NL : TableTile<IQ4_NL> {
+  using Shape = IQ4_NLTiles;
+  LATHE_DEVICE void finish(const u8* tile, int subs, const f32 (&f)[4], const Activation& x,
+                           f32& row0, f32& row1) {
+    f32 d[4];
+    block_scales(tile + subs * 256, subs, d);
+    add_scaled(d, f, 0.0f, x, row0, row1);
+  }
+};
+struct TileMXFP4 : TableTile<MXFP4> {
+  using Shape = MXFP4Tiles;
+  LATHE_DEVICE void finish(const u8* tile, int subs, const f32 (&f)[4], const Activation& x,
+                           f32& row0, f32& row1) {
+    const int lane = lane_index(), pairs = subs / 2;
+    const u32 exponents =
+        load_u32(tile + subs * 256 + (lane / 4 * pairs + min_int(lane % 4, pairs - 1)) * 4);
+    f32 d[4];
     LATHE_UNROLL(4)
-    for (int j = 0; j < 4; ++j) {
-      const int p = j / 2, h = j % 2;
-      const i32 raw = joined(c[p][h][2 * r], c[p][h][2 * r + 1]);
-      // w = scale (code - 32)
-      const f32 centred = r == 1 && h == 1 ? static_cast<f32>(raw - x.sum[p][h] * 128) * 0.25f
-                                           : static_cast<f32>(raw - x.sum[p][h] * 32);
-      const f32 scale = static_cast<f32>(static_cast<i8>((r ? s1 : s0) >> (8 * j) & 255u));
-      sum[r] = fma(centred * scale, x.scale[p], sum[r]);
-    }
+    for (int j = 0; j < 4; ++j) d[j] = half_of_power(exponents >> (8 * j) & 255u);
+    add_scaled(d, f, 0.0f, x, row0, row1);
   }
-  row0 = fma(f16_to_f32(d), sum[0], row0);
-  row1 = fma(f16_to_f32(d >> 16), sum[1], row1);
-}
-struct TileQ6_K {
-  using Shape = Q6_KTiles;
-  enum : int { halves = 1 };
+};
+struct TileIQ4_XS : TableTile<IQ4_XS> {
+  using Shape = IQ4_XSTiles;
+  LATHE_DEVICE void finish(const u8* tile, int, const f32 (&f)[4], const Activation&, f32& row0,
+                           f32& row1) {
+    const int lane = lane_index();
+    const u8* scales = tile + 2048;
+    const u32 low = load_u16(scales + lane * 2), high = scales[kTileXsHighAt + lane];
+    const u32 d = load_u32(scales + kTileXsDeltaAt + lane / 4 * 4);
+    const u32 nibbles = (low | low << 12) & 0x0f0f0f0fu, two = high | high << 12;
+    f32 s[4];
+    bytes_to_f32(nibbles | ((two | two << 6) & 0x03030303u) << 4, 32.0f, s);
+    row0 = fma(f16_to_f32(d), fma(s[1], f[1], s[0] * f[0]), row0);
+    row1 = fma(f16_to_f32(d >> 16), fma(s[3], f[3], s[2] * f[2]), row1);
+  }
 };
 
 // Adds the products of one tile to the lane's shares of rows g and g + 8.
 template <class Tile>
 LATHE_DEVICE void tile_dot(const u8* tile, int subs, const Activation& x, f32& row0, f32& row1) {
-  if constexpr (Tile::halves) {
-    tile_dot_q6_k(tile, x, row0, row1);
+  if constexpr (Tile::own_dot) {
+    Tile::dot(tile, subs, x, row0, row1);
   } else {
     i32 c[2][4] = {};
     LATHE_UNROLL(4)

@@ -39,8 +39,23 @@ struct Q5_KTiles {
 struct Q6_KTiles {
   enum : int { most_subs = 8, code_bits = 6, scale_bytes = 36 };
 };
+struct Q2_KTiles {
+  enum : int { most_subs = 8, code_bits = 2, scale_bytes = 40 };
+};
+struct Q3_KTiles {
+  enum : int { most_subs = 8, code_bits = 3, scale_bytes = 28 };
+};
+struct IQ4_NLTiles {
+  enum : int { most_subs = 8, code_bits = 4, scale_bytes = 32 };
+};
+struct IQ4_XSTiles {
+  enum : int { most_subs = 8, code_bits = 4, scale_bytes = 16 };
+};
+struct MXFP4Tiles {
+  enum : int { most_subs = 8, code_bits = 4, scale_bytes = 16 };
+};
 struct HalfTiles {
-  enum : int { most_subs = 4, code_bits = 16, scale_bytes = 0 };
+  enum : int { most_subs = 8, code_bits = 16, scale_bytes = 0 };
 };  // f16, bf16
 
 // Sub-blocks of a row of k values, padded to an even number.
@@ -75,7 +90,11 @@ LATHE_SHAPE int tile_bytes(int code_bits, int scale_bytes, int subs) {
 
 // Within the scales of q4_k and q5_k: four-bit parts of the mins, then d and dmin.
 enum : int { kTileMinsAt = 128, kTileHalvesAt = 192 };
-// Within the scales of q6_k: d, after eight scales per lane.
+// Within the scales of q6_k: d, after eight scales per lane. Of q2_k in the same place d and dmin.
 enum : int { kTileDeltaAt = 256 };
+// Within the scales of q3_k: two-bit parts of the scales, then d.
+enum : int { kTileQ3HighAt = 128, kTileQ3DeltaAt = 192 };
+// Within the scales of iq4_xs: the same.
+enum : int { kTileXsHighAt = 64, kTileXsDeltaAt = 96 };
 
 }  // namespace lathe::dev

@@ -45,6 +45,10 @@ float draw(Random& random, Values values) {
       return -kInfinity;
     case Values::all_nan:
       return random.below(2) ? kNan : -kNan;
+    case Values::outliers:
+      return random.normal() * (random.below(64) == 0 ? 1000.0f : 1.0f);
+    case Values::faint:
+      return random.normal() * 1e-9f;
   }
   return 0;
 }
@@ -66,11 +70,16 @@ void fill_blocks(Bytes& bytes, Random& random, Format format) {
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.bits() >> 56);
   std::vector<std::size_t> halves = {0};
   if (format == Format::q6_k) halves = {208};
+  if (format == Format::q2_k) halves = {80, 82};
+  if (format == Format::q3_k) halves = {108};
+  if (format == Format::mxfp4) halves = {};
   if (format == Format::q4_1 || format == Format::q5_1 || format == Format::q4_k ||
       format == Format::q5_k)
     halves.push_back(2);
   const auto size = static_cast<std::size_t>(f.bytes);
   for (std::size_t block = 0; block < bytes.size() / size; ++block) {
+    if (format == Format::mxfp4)  // an exponent
+      bytes[block * size] = static_cast<std::byte>(120 + random.below(8));
     for (std::size_t half : halves) {
       const float magnitude = random.uniform(0.25f, 1) * (half == 2 && f.block == 32 ? 8.0f : 1.0f);
       const std::uint16_t bits = f32_to_f16(random.below(2) ? magnitude : -magnitude);
@@ -251,7 +260,7 @@ int draws(const KernelCase& kernel_case) {
   const int few = static_cast<int>((kEnough + values - 1) / values);
   // Codes have offsets: when the few values of a vector sum to nearly nothing, all rows cancel.
   const KernelKey& key = kernel_case.key;
-  return key.type == KernelType::matvec && key.k < 256 ? std::max(few, 8) : few;
+  return key.type == KernelType::matvec && key.k <= 256 ? std::max(few, 8) : few;
 }
 
 }  // namespace lathe::testing

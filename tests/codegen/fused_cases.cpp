@@ -43,6 +43,14 @@ void matvec_cases(const Family& family, Cases& out) {
   many.gated = many.norm = true;
   many.warps = 16;
   many.blocks = 1;
+  // What rounds activations to integers meets values of any size.
+  KernelCase uneven{out[out.size() - 2]};
+  for (const Values values : {Values::outliers, Values::faint}) {
+    uneven.values = values;
+    out.push_back(uneven);
+  }
+  for (KernelCase& c : out)  // larger tiles, fewer under way
+    while (c.key.stages > 1 && !check_key(c.key)) --c.key.stages;
 }
 
 void attend_cases(const Family& family, Cases& out) {

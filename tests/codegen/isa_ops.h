@@ -96,6 +96,34 @@ LATHE_ISA_MMA(mma_u8_k32, a[0], a[1], a[2], a[3], b[0], b[1])
 LATHE_ISA_MMA(mma_s8_k32, a[0], a[1], a[2], a[3], b[0], b[1])
 LATHE_ISA_MMA(mma_u8_k16, a[0], a[1], b[0])
 
+// Of f16 or bf16, by the function that makes their bits. All are small integers, so that sums are
+// exact in any order.
+#define LATHE_ISA_MMA_HALF(name, bits_of)                                                      \
+  LATHE_OP isa_##name(const u32* in0, const u32* in1, const u32* in2, u32* out, int threads) { \
+    const int i = isa_index(threads);                                                          \
+    const u32 from[] = {in0[i], in1[i], in2[i], in0[i ^ 1], in1[i ^ 1], in2[i ^ 1]};           \
+    u32 w[6];                                                                                  \
+    f32 c[4];                                                                                  \
+    for (int j = 0; j < 6; ++j) {                                                              \
+      const f32 low = static_cast<f32>(static_cast<i32>(from[j]) >> 25);                       \
+      const f32 high = static_cast<f32>(static_cast<i32>(from[j] << 12) >> 25);                \
+      w[j] = bits_of(low) | bits_of(high) << 16;                                               \
+    }                                                                                          \
+    for (int j = 0; j < 4; ++j) c[j] = static_cast<f32>(static_cast<i32>(from[j] ^ i) >> 20);  \
+    name(c, w[0], w[1], w[2], w[3], w[4], w[5]);                                               \
+    i32 sums[4];                                                                               \
+    for (int j = 0; j < 4; ++j) sums[j] = static_cast<i32>(c[j]);                              \
+    out[i] = mixed(sums);                                                                      \
+  }
+LATHE_DEVICE u32 f16_bits(f32 v) {
+  return f32_to_f16(v);
+}
+LATHE_DEVICE u32 bf16_bits(f32 v) {
+  return as_u32(v) >> 16;
+}
+LATHE_ISA_MMA_HALF(mma_f16_k16, f16_bits)
+LATHE_ISA_MMA_HALF(mma_bf16_k16, bf16_bits)
+
 LATHE_OP isa_relaxed_u32(const u32* in0, const u32*, const u32*, u32* out, int threads) {
   const int i = isa_index(threads);
   store_relaxed(out + i, ~load_relaxed(in0 + i));
@@ -178,6 +206,6 @@ LATHE_OP isa_turns(const u32* in0, const u32* in1, const u32* in2, u32* out, int
   X(funnel_right) X(shuffle) X(shuffle_f32) X(shuffle_xor) X(shuffle_xor_f32) X(warp_sum) \
   X(warp_max) X(indices) X(add_multiply) X(integer_to_f32) X(exponential) X(silu) X(gelu_tanh) \
   X(stream) X(block_barrier) X(warp_barrier) X(sine) X(turns) X(ballot) X(pinned) X(uniform) X(elected) X(dot4) X(mma_u8_k32) \
-  X(mma_s8_k32) X(mma_u8_k16) X(store_to_host) X(relaxed_u32) X(relaxed_u64) X(relaxed_u32x4) X(atomic_add) \
+  X(mma_s8_k32) X(mma_u8_k16) X(mma_f16_k16) X(mma_bf16_k16) X(store_to_host) X(relaxed_u32) X(relaxed_u64) X(relaxed_u32x4) X(atomic_add) \
   X(atomic_sum) X(bulk_copy) X(dependents)
 // clang-format on

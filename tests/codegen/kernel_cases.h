@@ -31,6 +31,8 @@ enum class Values : std::uint8_t {
   nan,                // some NaN and infinities
   negative_infinity,  // nothing else
   all_nan,
+  outliers,  // one of 64 a thousand times as large, as some channels of models are
+  faint,     // magnitudes about 1e-9
 };
 
 struct KernelCase {

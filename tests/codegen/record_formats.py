@@ -25,6 +25,11 @@ FORMATS = [
     ("q4_k", "Q4_K", [0, 2]),
     ("q5_k", "Q5_K", [0, 2]),
     ("q6_k", "Q6_K", [208]),
+    ("q2_k", "Q2_K", [80, 82]),
+    ("q3_k", "Q3_K", [108]),
+    ("iq4_nl", "IQ4_NL", [0]),
+    ("iq4_xs", "IQ4_XS", [0]),
+    ("mxfp4", "MXFP4", []),
 ]
 BLOCKS = 2
 
@@ -41,6 +46,8 @@ def blocks_of(kind, size, halves, random):
     for at in halves:
         scales = random.standard_normal(BLOCKS).astype(np.float16)
         blocks[:, at:at + 2] = scales.view(np.uint8).reshape(BLOCKS, 2)
+    if kind == "MXFP4":
+        blocks[:, 0] = [0, 120]  # exponents: the least, whose numbers are subnormal, and one of a weight
     return blocks.reshape(-1)
 
 

@@ -20,8 +20,12 @@ namespace {
 thread_local const Program* running = nullptr;
 
 // Formats of embeddings that may be in tiles, and of all.
-#define LATHE_TILED_FORMATS(X) X(q4_0) X(q4_1) X(q5_0) X(q5_1) X(q8_0) X(q4_k) X(q5_k) X(q6_k)
-#define LATHE_FORMATS(X) X(f32) X(f16) X(bf16) LATHE_TILED_FORMATS(X)
+// clang-format off
+#define LATHE_TILED_FORMATS(X) \
+  X(f16) X(bf16) X(q4_0) X(q4_1) X(q5_0) X(q5_1) X(q8_0) X(q4_k) X(q5_k) X(q6_k) X(q2_k) X(q3_k) \
+  X(iq4_nl) X(iq4_xs) X(mxfp4)
+// clang-format on
+#define LATHE_FORMATS(X) X(f32) LATHE_TILED_FORMATS(X)
 
 void embed_raw(const dev::Exchange& e, const dev::u8* table, const dev::i32* token, float* y,
                int index, const KernelKey& key) {
@@ -52,7 +56,7 @@ void embed_tiles(const dev::Exchange& e, const dev::u8* table, const dev::i32* t
 }
 
 struct Phases {
-  static constexpr dev::u32 features = 0xffu | dev::kJoins;
+  static constexpr dev::u32 features = ((1u << dev::kTileFormats) - 1) | dev::kJoins;
   static constexpr int subs = 0;
 
   static dev::AttendNumbers numbers(const KernelKey& key) {

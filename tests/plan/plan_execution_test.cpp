@@ -113,6 +113,19 @@ TEST(PlanExecution, FormatsMayDifferFromTensorToTensor) {
   expect_same_logits(model, with_cache(Format::f32), kBoundF32);
 }
 
+TEST(PlanExecution, MixesOfModelFilesMatch) {
+  for (const testing::FileMix& mix : testing::file_mixes()) {
+    TinyModel model = testing::tiny_llama();
+    model.hidden = 256;
+    model.ffn = 512;
+    model.heads = 16;
+    model.weights = mix.weights;
+    model.exceptions = mix.exceptions;
+    SCOPED_TRACE(mix.name);
+    expect_same_logits(model, with_cache(Format::f32), kBoundF32);
+  }
+}
+
 TEST(PlanExecution, AnyNumberOfAttentionSplitsMatches) {
   for (const int splits : {1, 2, 3, 7, 64}) {
     PlanOptions options = with_cache(Format::f32);

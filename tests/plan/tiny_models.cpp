@@ -174,6 +174,45 @@ TinyModel fusible(TinyModel model, Format weights) {
   return model;
 }
 
+std::vector<FileMix> file_mixes() {
+  return {{"Q2_K",
+           Format::q2_k,
+           {{"blk.0.attn_v.weight", Format::q4_k},
+            {"blk.1.attn_v.weight", Format::q3_k},
+            {"blk.0.attn_output.weight", Format::q3_k},
+            {"blk.1.attn_output.weight", Format::q3_k},
+            {"blk.0.ffn_down.weight", Format::q3_k},
+            {"blk.1.ffn_down.weight", Format::q3_k},
+            {"output.weight", Format::q6_k}}},
+          {"Q3_K_M",
+           Format::q3_k,
+           {{"blk.0.attn_v.weight", Format::q5_k},
+            {"blk.1.attn_v.weight", Format::q4_k},
+            {"blk.0.attn_output.weight", Format::q4_k},
+            {"blk.1.attn_output.weight", Format::q4_k},
+            {"blk.0.ffn_down.weight", Format::q5_k},
+            {"blk.1.ffn_down.weight", Format::q4_k},
+            {"output.weight", Format::q6_k}}},
+          {"IQ4_XS",
+           Format::iq4_xs,
+           {{"blk.0.attn_v.weight", Format::q5_k},
+            {"blk.1.attn_v.weight", Format::q5_k},
+            {"blk.0.ffn_down.weight", Format::q5_k},
+            {"output.weight", Format::q6_k}}},
+          {"IQ4_NL",
+           Format::iq4_nl,
+           {{"blk.0.attn_v.weight", Format::q5_k},
+            {"blk.1.attn_v.weight", Format::q5_k},
+            {"blk.0.ffn_down.weight", Format::q5_k},
+            {"output.weight", Format::q6_k}}},
+          {"MXFP4",
+           Format::mxfp4,
+           {{"blk.0.attn_v.weight", Format::q8_0},
+            {"blk.1.attn_k.weight", Format::bf16},
+            {"token_embd.weight", Format::q8_0},
+            {"output.weight", Format::q8_0}}}};
+}
+
 GgufWriter tiny_model_writer(const TinyModel& model) {
   return ModelWriter(model).run();
 }

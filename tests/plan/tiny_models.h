@@ -53,6 +53,14 @@ TinyModel tiny_gemma3();
 // The same of a shape and format that fused kernels take: heads of 32 or more, weights with tiles.
 TinyModel fusible(TinyModel model, Format weights = Format::q8_0);
 
+// The formats of a two-layer llama file as a quantizer mixes them under a name.
+struct FileMix {
+  const char* name;
+  Format weights;
+  std::map<std::string, Format> exceptions;
+};
+std::vector<FileMix> file_mixes();
+
 // The model's file; tests may add keys and tensors before taking the image.
 GgufWriter tiny_model_writer(const TinyModel& model);
 GgufImage tiny_model(const TinyModel& model);

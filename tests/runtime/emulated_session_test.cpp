@@ -107,6 +107,18 @@ TEST(EmulatedSession, MegaIsGraphInEveryMix) {
   expect_same(fusible(tiny_qwen3(), Format::q5_0), 4, Format::q8_0);
 }
 
+TEST(EmulatedSession, MegaIsGraphInTheMixesOfModelFiles) {
+  for (const FileMix& mix : file_mixes()) {
+    SCOPED_TRACE(mix.name);
+    TinyModel model = fusible(tiny_llama(), Format::q4_k);
+    model.weights = mix.weights;
+    model.exceptions = mix.exceptions;
+    expect_same(model, 3);
+  }
+  for (const Format format : {Format::f16, Format::bf16, Format::iq4_nl, Format::mxfp4})
+    expect_same(fusible(tiny_gemma3(), format), 2);  // the head is the embedding
+}
+
 // Where the device stops, and what comes after is what comes after so many tokens without a stop.
 TEST(EmulatedSession, StopTokensEndARun) {
   for (const ExecutorKind executor :

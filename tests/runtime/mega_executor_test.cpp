@@ -57,9 +57,9 @@ TEST(MegaExecutor, NeedsTheFusedPlan) {
   FakeDriver fake;
   EXPECT_NE(refusal(fake, mega_options(Fusion::none)).find("Fusion::full"), std::string::npos);
   TinyModel model = model_shape(1);
-  model.weights = Format::f16;
+  model.weights = Format::f32;
   model.exceptions.clear();
-  EXPECT_NE(refusal(fake, mega_options(), model).find("f16"), std::string::npos);
+  EXPECT_NE(refusal(fake, mega_options(), model).find("f32"), std::string::npos);
 }
 
 TEST(MegaExecutor, NeedsItsRouteAmongThoseWanted) {

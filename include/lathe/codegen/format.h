@@ -13,7 +13,24 @@
 
 namespace lathe {
 
-enum class Format : std::uint8_t { f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q5_k, q6_k };
+enum class Format : std::uint8_t {
+  f32,
+  f16,
+  bf16,
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q8_0,
+  q4_k,
+  q5_k,
+  q6_k,
+  q2_k,
+  q3_k,
+  iq4_nl,
+  iq4_xs,
+  mxfp4
+};
 
 struct FormatRow {
   Format format;
