@@ -20,6 +20,9 @@ constexpr std::array kExecutors = {
     ExecutorName{ExecutorKind::mega, "mega"}, ExecutorName{ExecutorKind::cpu, "cpu"},
     ExecutorName{ExecutorKind::automatic, "auto"}};
 
+// Of a run that can be cancelled: how many are decoded between two looks.
+constexpr std::size_t kTokensPerLook = 8;
+
 }  // namespace
 
 const char* executor_name(ExecutorKind kind) {
@@ -116,6 +119,25 @@ int SessionBase::count_until(std::span<const std::int32_t> tokens,
 Result<void> Session::generate(std::int32_t token, std::span<std::int32_t> tokens) {
   LATHE_TRY(generate_until(token, tokens, {}, {}));
   return {};
+}
+
+Result<int> Session::generate_until(std::int32_t token, std::span<std::int32_t> tokens,
+                                    std::span<const std::int32_t> stops,
+                                    const std::function<void(std::int32_t)>& each,
+                                    const std::function<bool()>& cancelled) {
+  // What does not fit as a whole is refused before the first token, as ever.
+  const bool fits = std::ssize(tokens) <= plan().options.context - length();
+  if (!cancelled || !fits) return generate_until(token, tokens, stops, each);
+  std::size_t count = 0;
+  while (count < tokens.size() && !cancelled()) {
+    const std::span part = tokens.subspan(count, std::min(kTokensPerLook, tokens.size() - count));
+    LATHE_ASSIGN(const int chosen, generate_until(token, part, stops, each));
+    count += std::size_t(chosen);
+    token = tokens[count - 1];
+    if (std::ranges::find(stops, token) != stops.end()) break;
+    token = std::max(token, 0);  // as the device does with a -1
+  }
+  return int(count);
 }
 
 Result<void> SessionBase::rollback(int length) {

@@ -19,7 +19,7 @@ build/setup.env. Environment:
 TEXT
 }
 
-packages=(ca-certificates cmake ninja-build g++ pkg-config python3 python3-venv libfmt-dev
+packages=(ca-certificates cmake ninja-build g++ pkg-config python3 python3-venv python3-dev libfmt-dev
   libxxhash-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libgtest-dev libbenchmark-dev
   zlib1g-dev libzstd-dev)
 

@@ -216,8 +216,11 @@ lathe_status lathe_session_generate_until(lathe_session* session, std::int32_t t
     if (run.listener) {
       tell = [&run](std::int32_t id) { run.listener(run.listener_user, id); };
     }
-    LATHE_ASSIGN(*chosen, open.generate_until(token, {tokens, std::size_t(count)},
-                                              {run.stops, std::size_t(run.stop_count)}, tell));
+    std::function<bool()> cancelled;
+    if (run.cancel) cancelled = [&run] { return run.cancel(run.cancel_user) != 0; };
+    LATHE_ASSIGN(*chosen,
+                 open.generate_until(token, {tokens, std::size_t(count)},
+                                     {run.stops, std::size_t(run.stop_count)}, tell, cancelled));
     return {};
   });
 }

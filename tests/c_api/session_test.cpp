@@ -134,6 +134,51 @@ TEST_F(SessionFunctions, ARunEndsAtAStopToken) {
   EXPECT_EQ(chosen, 2);
 }
 
+// Says yes when it is asked for the n-th time.
+struct CancelAt {
+  int asked = 0, yes;
+  lathe_run_options options() {
+    auto run = api::sized<lathe_run_options>();
+    run.cancel = [](void* user) {
+      auto& self = *static_cast<CancelAt*>(user);
+      return std::int32_t(++self.asked >= self.yes);
+    };
+    run.cancel_user = this;
+    return run;
+  }
+};
+
+TEST_F(SessionFunctions, ARunCanBeCancelled) {
+  options_.context = 64;
+  std::vector<std::int32_t> all(20), some(20);
+  SessionHandle session = open_or_fail();
+  ASSERT_EQ(lathe_session_generate(session.get(), 3, all.data(), 20), LATHE_OK);
+  struct Expected {
+    int yes, tokens;
+  };
+  for (const Expected& expected : {Expected{1, 0}, {2, 8}, {3, 16}, {99, 20}}) {
+    session = open_or_fail();
+    CancelAt cancel{.yes = expected.yes};
+    const lathe_run_options run = cancel.options();
+    std::int32_t chosen = -1;
+    ASSERT_EQ(lathe_session_generate_until(session.get(), 3, &run, some.data(), 20, &chosen),
+              LATHE_OK)
+        << last_message();
+    EXPECT_EQ(chosen, expected.tokens);
+    EXPECT_TRUE(std::equal(all.begin(), all.begin() + chosen, some.begin()));
+    EXPECT_EQ(length_of(session), chosen);
+  }
+  // What does not fit as a whole is refused before the first token.
+  CancelAt never{.yes = 99};
+  const lathe_run_options run = never.options();
+  std::vector<std::int32_t> many(64);
+  std::int32_t chosen = -1;
+  EXPECT_REFUSED(lathe_session_generate_until(session.get(), 3, &run, many.data(), 64, &chosen),
+                 LATHE_OUT_OF_RANGE, "no room");
+  EXPECT_EQ(length_of(session), 20);
+  EXPECT_EQ(never.asked, 0);
+}
+
 TEST_F(SessionFunctions, RunOnTheCallersDeviceAndStream) {
   options_.fusion = LATHE_FUSION_FULL;
   const SessionHandle cpu = open_or_fail();

@@ -123,6 +123,10 @@ LATHE_API lathe_status lathe_session_generate(lathe_session* session, int32_t to
 // called lathe_session_generate_until, before it returns. Must not call Lathe with that session.
 typedef void (*lathe_token_listener)(void* user, int32_t token);
 
+// Asked whether an operation shall end early: not 0 is yes. On the thread that started the
+// operation, every few milliseconds to seconds. Must not call Lathe with the handle at work.
+typedef int32_t (*lathe_cancel)(void* user);
+
 typedef struct lathe_run_options {
   size_t struct_size;
   const int32_t* stops;  // ids, at most 8: the first of them that is chosen is the last token
@@ -130,10 +134,13 @@ typedef struct lathe_run_options {
   int32_t reserved;               // 0
   lathe_token_listener listener;  // may be NULL
   void* listener_user;
+  lathe_cancel cancel;  // may be NULL; asked every 8 tokens, which then are decoded at a time
+  void* cancel_user;
 } lathe_run_options;
 
-// lathe_session_generate that ends at a stop token: *chosen is how many tokens there are. options
-// may be NULL. After an end before `count` there are no logits until the next step.
+// lathe_session_generate that ends at a stop token, or once it is cancelled, which is LATHE_OK too:
+// *chosen is how many tokens there are. options may be NULL. After an end at a stop token before
+// `count` there are no logits until the next step.
 LATHE_API lathe_status lathe_session_generate_until(lathe_session* session, int32_t token,
                                                     const lathe_run_options* options,
                                                     int32_t* tokens, int32_t count,

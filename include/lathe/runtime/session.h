@@ -98,6 +98,13 @@ class Session {
   virtual Result<int> generate_until(std::int32_t token, std::span<std::int32_t> tokens,
                                      std::span<const std::int32_t> stops,
                                      const std::function<void(std::int32_t)>& each) = 0;
+  // The same, asked every few tokens: once `cancelled` says true no more are decoded, and those
+  // that were chosen so far are the tokens. A run in pieces, which for mega and graph costs a
+  // little.
+  Result<int> generate_until(std::int32_t token, std::span<std::int32_t> tokens,
+                             std::span<const std::int32_t> stops,
+                             const std::function<void(std::int32_t)>& each,
+                             const std::function<bool()>& cancelled);
   // Waits for the last step. The token chosen after it: the greatest logit's id (ties to the lower
   // id, NaN never wins), or what set_sampling() says; -1 when every logit is NaN.
   virtual Result<std::int32_t> sampled() = 0;

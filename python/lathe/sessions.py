@@ -1,0 +1,111 @@
+"""Owns decoding: a model on a device, one token after the other."""
+
+import operator
+from types import TracebackType
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, Type
+
+from lathe import _lathe
+from lathe.arrays import current_device, current_stream, stream_handle
+from lathe.kernels import Device
+from lathe.progress import Progress, progress_call
+
+LEGACY_STREAM = 1  # CU_STREAM_LEGACY, for 0 would be a stream of the session's own
+TOKENS_AT_ONCE = 8  # of stream(): what is decoded ahead of the caller
+
+
+class Session(_lathe.Session):
+    """One sequence at batch 1. One thread at a time; different sessions are independent."""
+
+    def __init__(self, model: _lathe.Model, *, executor: _lathe.Executor = _lathe.Executor.AUTO,
+                 fusion: _lathe.Fusion = _lathe.Fusion.AUTOMATIC,
+                 kv_format: _lathe.KvFormat = _lathe.KvFormat.F16, context: int = 0,
+                 attention_splits: int = 0, threads: int = 0, device: Optional[Device] = None,
+                 stream: Any = None, progress: Progress = None):
+        """Plans, builds, loads and uploads; waits for the end.
+
+        context: positions of the KV cache; 0 is the model's, at most 4096. threads: of the cpu
+        executor; 0 is all cores. device: whose kernels it shares; None is a device of its own in the
+        primary context. stream: None is a stream of its own; "current" the one that PyTorch or CuPy
+        use now. progress: True for a bar on stderr, or a function."""
+        handle = 0
+        if stream is not None:
+            handle = current_stream() if stream == "current" else stream_handle(stream)
+            handle = handle or LEGACY_STREAM
+        if device is None and executor != _lathe.Executor.CPU:
+            device = Device(current_device())
+        with progress_call(progress) as told:
+            super().__init__(model, executor, fusion, kv_format, context, attention_splits, threads,
+                             device, handle, told)
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.close()
+
+    def feed(self, tokens: Iterable[int]) -> None:
+        """Steps through the tokens of a prompt. All are checked before the first is decoded."""
+        super().feed([operator.index(token) for token in tokens])
+
+    def generate(self, token: int, count: int, stops: Sequence[int] = (),
+                 listener: Optional[Callable[[int], object]] = None,
+                 progress: Progress = None) -> List[int]:
+        """Decodes `token` and then, each time, the token that was chosen: up to `count`, or the first
+        of `stops`. `listener` is told of each as it comes, and ends the run by returning False.
+        Ctrl-C, and what the listener raises, end it too."""
+        with progress_call(progress) as told:
+            return super().generate(operator.index(token), count, [*map(operator.index, stops)],
+                                    _listener(listener, told, count))
+
+    def stream(self, token: int, count: int, stops: Sequence[int] = ()) -> Iterator[int]:
+        """The same, token by token. Left early, the session is where the last token came from: that
+        token is the next to be decoded."""
+        left = count
+        while left > 0:
+            begin = self.length
+            tokens = self.generate(token, min(left, TOKENS_AT_ONCE), stops)
+            for number, token in enumerate(tokens, 1):
+                try:
+                    yield token
+                except GeneratorExit:
+                    if not self.closed:
+                        self.rollback(begin + number)
+                    raise
+            if self.length != begin + len(tokens):
+                raise RuntimeError("The session was used while its stream was being read.")
+            left -= len(tokens)
+            if not tokens or token in stops:
+                return
+
+    def complete(self, prompt: Sequence[int], count: int, stops: Sequence[int] = (),
+                 listener: Optional[Callable[[int], object]] = None,
+                 progress: Progress = None) -> List[int]:
+        """Feeds a prompt of at least one token, and generates what follows it."""
+        if len(prompt) == 0:
+            raise ValueError("The prompt is empty.")
+        self.feed(prompt[:-1])
+        return self.generate(prompt[-1], count, stops, listener, progress)
+
+    def set_sampling(self, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0,
+                     min_p: float = 0.0, repeat_penalty: float = 1.0, repeat_last: int = 64,
+                     seed: int = 0) -> None:
+        """How the steps from the next one on choose a token: docs/sampling.md. Temperature 0 without
+        a penalty is the likeliest one."""
+        super().set_sampling(temperature, top_k, top_p, min_p, repeat_penalty, repeat_last, seed)
+
+
+def _listener(listener: Optional[Callable[[int], object]], told: Any,
+              count: int) -> Optional[Callable[[int], object]]:
+    """Both in one; None where there is neither."""
+    if told is None:
+        return listener
+    done = 0
+
+    def tell(token: int) -> Any:
+        nonlocal done
+        done += 1
+        told("generating", done, count)
+        return listener(token) if listener else None
+
+    return tell

@@ -1,0 +1,74 @@
+"""Installs the Python package in an environment of its own, beside the libraries of a build, and runs
+the tests in this folder there."""
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+PACKAGE = HERE.parents[1] / "python"
+SKIPPED = 77  # the exit code that ctest takes for "skipped"
+NEEDS = ["scikit-build-core>=0.10", "nanobind>=2.4", "ninja", "numpy", "pytest", "mypy"]
+
+
+def skip(reason):
+    print(f"skipped: {reason}")
+    sys.exit(SKIPPED)
+
+
+def run(*command, **options):
+    done = subprocess.run([str(word) for word in command], text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, **options)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(map(str, command))}\n{done.stdout}")
+    return done.stdout
+
+
+def pip(python, *arguments):
+    return [str(python), "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
+
+
+def environment_of(folder):
+    """The environment's Python, with what the package is built and tested by."""
+    python = folder / "bin" / "python"
+    if not python.exists():
+        run(sys.executable, "-m", "venv", "--clear", folder)
+    fetched = subprocess.run(pip(python, "install", "--quiet", *NEEDS), text=True,
+                             capture_output=True)
+    if fetched.returncode != 0:
+        skip(f"pip cannot fetch {', '.join(NEEDS)}:\n{fetched.stderr}")
+    return python
+
+
+def install(python, arguments, folder):
+    with tempfile.TemporaryDirectory() as prefix:
+        for component in ("Runtime", "Development"):
+            run("cmake", "--install", arguments.build, "--prefix", prefix, "--component", component)
+        run(*pip(python, "install", "--no-build-isolation", "--no-deps", "--force-reinstall",
+                 "--config-settings", f"cmake.define.lathe_ROOT={prefix}",
+                 "--config-settings", f"build-dir={folder / 'compiled'}", str(PACKAGE)),
+            env={**os.environ, "CXX": arguments.cxx})
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", type=lambda path: pathlib.Path(path).resolve(), required=True)
+    parser.add_argument("--cxx", required=True)
+    parser.add_argument("--lacks", help="what was not found when the build was configured")
+    arguments = parser.parse_args()
+    if arguments.lacks:
+        skip(f"no {arguments.lacks}")
+    folder = arguments.build / "python"
+    python = environment_of(folder / "environment")
+    install(python, arguments, folder)
+    # From elsewhere: the sources of the package must not be taken for the installed one.
+    tests = subprocess.run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", HERE],
+                           cwd=folder, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+    sys.exit(tests.returncode)
+
+
+if __name__ == "__main__":
+    main()

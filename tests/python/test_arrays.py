@@ -1,0 +1,155 @@
+"""The way from arrays to addresses, streams and launches, with arrays that only say they are on a
+GPU."""
+
+import numpy
+import pytest
+
+import lathe
+from lathe import _lathe, arrays, kernels
+from lathe.progress import ProgressBar
+
+KEY = lathe.Key("gemv.q8_0.k256.n8.w4")
+BYTES = KEY.parameters[0].bytes
+
+
+class OnDevice:
+    """NumPy memory that says it is a GPU's."""
+
+    def __init__(self, array, device=0, read_only=False, stream=None):
+        self.array, self.device = array, device
+        self.interface = {"shape": array.shape, "typestr": array.dtype.str, "version": 3,
+                          "data": (array.ctypes.data, read_only),
+                          "strides": None if array.flags.c_contiguous else array.strides}
+
+    def __dlpack_device__(self):
+        return arrays.DLPACK_CUDA, self.device
+
+    @property
+    def __cuda_array_interface__(self):
+        return self.interface
+
+
+class OnlyDlpack(OnDevice):
+    __cuda_array_interface__ = None
+
+    def __dlpack__(self, *, stream=None):
+        assert stream == -1
+        return self.array.__dlpack__()
+
+
+class Loaded:
+    """In place of a kernel that is loaded on a GPU."""
+
+    name = "kernel"
+
+    def __init__(self):
+        self.launches = []
+
+    def launch(self, arguments, stream):
+        self.launches.append((arguments, stream))
+
+
+@pytest.fixture
+def kernel():
+    return kernels.Kernel(Loaded(), KEY.parameters, 0)
+
+
+def buffers():
+    return [numpy.zeros(BYTES, numpy.uint8), numpy.zeros(256, numpy.float32),
+            numpy.zeros(8, numpy.float32)]
+
+
+@pytest.mark.parametrize("kind", [OnDevice, OnlyDlpack])
+def test_addresses_go_to_the_launch_in_order(kernel, kind):
+    hosts = buffers()
+    kernel.launch(*map(kind, hosts))
+    kernel.launch(*map(kind, hosts), stream=77)
+    addresses = [host.ctypes.data for host in hosts]
+    assert kernel.loaded.launches == [(addresses, 0), (addresses, 77)]
+
+
+def test_numbers_are_addresses(kernel):
+    kernel.launch(256, 512, 1024, stream=5)
+    assert kernel.loaded.launches == [([256, 512, 1024], 5)]
+
+
+def refuse(kernel, error, words, **replaced):
+    arguments = dict(zip(("weights", "x", "y"), map(OnDevice, buffers())))
+    arguments.update(replaced)
+    with pytest.raises(error, match=words):
+        kernel.launch(*arguments.values())
+    assert not kernel.loaded.launches
+
+
+def test_what_would_go_wrong_on_the_gpu_is_refused(kernel):
+    refuse(kernel, ValueError, "takes 1024 bytes, and the array has 1020",
+           x=OnDevice(numpy.zeros(255, numpy.float32)))
+    refuse(kernel, TypeError, "elements of type f4, not f8", x=OnDevice(numpy.zeros(256)))
+    refuse(kernel, ValueError, "not contiguous",
+           x=OnDevice(numpy.zeros((256, 2), numpy.float32)[:, 0]))
+    refuse(kernel, ValueError, "not contiguous",
+           x=OnlyDlpack(numpy.zeros((256, 2), numpy.float32)[:, 0]))
+    refuse(kernel, ValueError, "not in device memory", x=numpy.zeros(256, numpy.float32))
+    refuse(kernel, ValueError, "on device 1, the kernel on 0",
+           x=OnDevice(numpy.zeros(256, numpy.float32), device=1))
+    refuse(kernel, ValueError, "read-only", y=OnDevice(numpy.zeros(8, numpy.float32), read_only=True))
+    refuse(kernel, TypeError, "neither", x="a string")
+    with pytest.raises(TypeError, match="takes 3 arrays"):
+        kernel.launch(1, 2)
+
+
+def test_a_custom_kernel_takes_values_by_their_bytes():
+    kernel = kernels.CustomKernel(Loaded(), 0)
+    array = numpy.zeros(4, numpy.float32)
+    kernel.launch(OnDevice(array), numpy.float32(1.0), numpy.int32(-1), 7, stream=3)
+    assert kernel.loaded.launches == [([array.ctypes.data, 0x3F800000, 0xFFFFFFFF, 7], 3)]
+
+
+def test_streams_of_other_libraries():
+    class Torch:
+        cuda_stream = 11
+
+    class Cupy:
+        ptr = 12
+
+    class CudaPython:
+        def __cuda_stream__(self):
+            return 0, 13
+
+    assert [arrays.stream_handle(stream) for stream in (Torch(), Cupy(), CudaPython(), 14)] == [
+        11, 12, 13, 14]
+    with pytest.raises(TypeError, match="no CUDA stream"):
+        arrays.stream_handle("stream")
+
+
+@pytest.mark.parametrize("shape, strides, dense", [
+    ((3, 4), None, True), ((3, 4), (16, 4), True), ((3, 4), (32, 4), False),
+    ((1, 4), (999, 4), True), ((0, 4), (1, 1), True), ((), (), True), ((3, 4), (4, 12), False)])
+def test_density(shape, strides, dense):
+    assert arrays._dense(shape, strides, 4) is dense
+
+
+def test_a_capsule_is_read():
+    array = numpy.arange(6, dtype=numpy.int32).reshape(2, 3)
+    assert _lathe.read_capsule(array.__dlpack__()) == (array.ctypes.data, (2, 3), (3, 1), "i4")
+
+
+def test_a_bar_is_drawn_on_a_terminal(monkeypatch):
+    written = []
+
+    class Terminal:
+        def isatty(self):
+            return True
+
+        def write(self, text):
+            written.append(text)
+
+        def flush(self):
+            pass
+
+    bar = ProgressBar(Terminal())
+    bar("building", 1, 2)
+    bar("building", 2, 2)
+    bar.close()
+    assert written[0] == f"\rbuilding [{'#' * 15}{' ' * 15}]  50%"
+    assert "100%" in written[1] and written[2].startswith("\r\033[Kbuilding: 0.")
