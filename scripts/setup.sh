@@ -25,7 +25,7 @@ packages=(ca-certificates cmake ninja-build g++ pkg-config python3 python3-venv 
 
 # The CUDA 13.0 pieces: no driver is part of them, and any driver from 580 on takes what they make.
 cuda_wheels=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-nvrtc==13.0.88 nvidia-nvjitlink==13.0.88
-  nvidia-cuda-nvcc==13.0.88)
+  nvidia-cuda-nvcc==13.0.88 nvidia-nvtx==13.0.85)
 
 llvm_versions=(22 19)  # newest first
 
@@ -88,16 +88,17 @@ install_packages() {
   local missing llvm
   missing=$(missing_packages "${packages[@]}")
   llvm=$(installed_llvm)
+  [[ -n $llvm ]] && missing+=$(missing_packages "libclang-rt-$llvm-dev")  # libFuzzer
   [[ -z $missing && -n $llvm ]] && return 0
   command -v apt-get >/dev/null ||
     die "this is no Debian-like system; install the equivalents of these yourself, then run again
 with LATHE_SKIP_PACKAGES=1: ${packages[*]} clang and llvm (19 or 22) with headers"
-  become_root "${missing}${llvm:+ }$([[ -n $llvm ]] || echo clang-22 llvm-22-dev)"
+  become_root "${missing}${llvm:+ }$([[ -n $llvm ]] || echo clang-22 llvm-22-dev libclang-rt-22-dev)"
   step "Updating the package lists" apt_update
   if [[ -z $llvm ]]; then
     llvm=$(available_llvm)
     if [[ -n $llvm ]]; then
-      missing+=" clang-$llvm llvm-$llvm-dev"
+      missing+=" clang-$llvm llvm-$llvm-dev libclang-rt-$llvm-dev"
     else
       say "  no clang 22 or 19 in the package lists: Lathe is built without its LLVM route"
     fi
