@@ -31,6 +31,8 @@ const char* code_name(Code code) {
       return "not eligible";
     case Code::internal:
       return "internal error";
+    case Code::cancelled:
+      return "cancelled";
   }
   return "unknown code";
 }

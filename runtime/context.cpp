@@ -42,10 +42,22 @@ Context::Context(Context&& other) noexcept
       device_(other.device_),
       driver_version_(other.driver_version_),
       device_name_(std::move(other.device_name_)),
-      target_(other.target_) {}
+      target_(other.target_),
+      memory_(other.memory_) {}
 
 Context::~Context() {
   if (retained_) driver_->cuDevicePrimaryCtxRelease(device_);
+}
+
+Result<void> Context::take_memory_from(const MemoryHooks& hooks) {
+  if (!hooks.allocate_device != !hooks.free_device ||
+      !hooks.allocate_pinned != !hooks.free_pinned) {
+    return Error{Code::invalid_argument,
+                 "The memory hooks have a function to allocate or to free without the other.",
+                 {}};
+  }
+  memory_ = hooks;
+  return {};
 }
 
 Result<ContextScope> Context::enter() const {

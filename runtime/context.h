@@ -7,6 +7,7 @@
 
 #include "lathe/codegen/result.h"
 #include "lathe/codegen/target.h"
+#include "lathe/runtime/device.h"
 #include "runtime/driver.h"
 
 namespace lathe {
@@ -46,6 +47,10 @@ class Context {
   const Target& target() const { return target_; }
   int driver_version() const { return driver_version_; }
   Result<int> attribute(CUdevice_attribute attribute) const;
+  // Where memory comes from; as DeviceOptions::memory.
+  const MemoryHooks& memory() const { return memory_; }
+  // invalid_argument where a function of a pair is missing. Before anything is allocated.
+  Result<void> take_memory_from(const MemoryHooks& hooks);
 
  private:
   explicit Context(const Driver& driver) : driver_(&driver) {}
@@ -57,6 +62,7 @@ class Context {
   int driver_version_ = 0;
   std::string device_name_;
   Target target_;
+  MemoryHooks memory_;
 };
 
 }  // namespace lathe

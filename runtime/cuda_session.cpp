@@ -18,6 +18,7 @@
 #include "runtime/service_kernel.h"
 #include "runtime/session_base.h"
 #include "runtime/token_listener.h"
+#include "runtime/trace_range.h"
 #include "runtime/weights.h"
 
 namespace lathe {
@@ -56,6 +57,7 @@ class CudaSession final : public SessionBase {
   }
 
   Result<void> prepare(const SessionOptions& options) {
+    const TraceRange range("open session");
     std::vector<KernelKey> keys = plan_.distinct_keys();
     std::ranges::copy(BoundWeights::keys(plan_), std::back_inserter(keys));
     LATHE_ASSIGN(ContextScope scope, context().enter());
@@ -68,15 +70,15 @@ class CudaSession final : public SessionBase {
 
     const KernelCounts before = device_->counts();
     const Stopwatch building;
-    LATHE_TRY(device_->prepare(keys, options.progress));
+    LATHE_TRY(device_->prepare(keys, options.progress, options.cancelled));
     report_.build_seconds = building.seconds();
     const KernelCounts after = device_->counts();
     report_.kernels_built = after.built - before.built;
     report_.kernels_from_cache = after.from_disk - before.from_disk;
 
     const Stopwatch uploading;
-    LATHE_ASSIGN(BoundWeights memory,
-                 BoundWeights::upload(*device_, stream_, *file_, plan_, options.progress));
+    LATHE_ASSIGN(BoundWeights memory, BoundWeights::upload(*device_, stream_, *file_, plan_,
+                                                           options.progress, options.cancelled));
     memory_.emplace(std::move(memory));
     report_.upload_seconds = uploading.seconds();
 
@@ -91,8 +93,8 @@ class CudaSession final : public SessionBase {
     LATHE_TRY(prepare_advance());
     steps.push_back({&advance_->kernel, advance_parameters_});
     LATHE_ASSIGN(executor_, make_executor(std::move(steps)));
-    LATHE_ASSIGN(host_control_, allocate_pinned(context(), sizeof(ControlBlock)));
-    LATHE_ASSIGN(host_logits_, allocate_pinned(context(), plan_.logits.bytes));
+    LATHE_ASSIGN(host_control_, allocate_pinned(context(), sizeof(ControlBlock), "control block"));
+    LATHE_ASSIGN(host_logits_, allocate_pinned(context(), plan_.logits.bytes, "logits"));
     LATHE_ASSIGN(const int writes_values,
                  context().attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS));
     writes_values_ = writes_values != 0;
@@ -106,6 +108,7 @@ class CudaSession final : public SessionBase {
 
   Result<void> step(std::int32_t token) override {
     LATHE_TRY(check_step(token));
+    const TraceRange range("step");
     LATHE_ASSIGN(ContextScope scope, context().enter());
     LATHE_TRY(check_not_capturing());
     LATHE_TRY(write_control(token));
@@ -124,6 +127,7 @@ class CudaSession final : public SessionBase {
     LATHE_TRY(check_stops(stops));
     if (tokens.empty()) return 0;
     LATHE_TRY(check_step(token, std::int64_t(tokens.size())));
+    const TraceRange range("generate");
     LATHE_ASSIGN(ContextScope scope, context().enter());
     LATHE_TRY(check_not_capturing());
     LATHE_TRY(write_control(token));
@@ -289,7 +293,7 @@ class CudaSession final : public SessionBase {
 
   Result<void> prepare_advance() {
     const std::int64_t bytes = std::int64_t{plan_.options.context} * sizeof(std::int32_t);
-    LATHE_ASSIGN(history_, allocate_pinned(context(), bytes));
+    LATHE_ASSIGN(history_, allocate_pinned(context(), bytes, "sampled tokens"));
     LATHE_ASSIGN(ServiceKernel advance, load_advance_kernel(*device_));
     advance_.emplace(std::move(advance));
     advance_arguments_[0] = memory_->addresses().control;

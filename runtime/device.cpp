@@ -54,6 +54,7 @@ Result<std::shared_ptr<DeviceImpl>> DeviceImpl::open(const DeviceOptions& option
     LATHE_ASSIGN(driver, system_driver());
   }
   LATHE_ASSIGN(Context context, Context::open(*driver, options.context, options.device));
+  LATHE_TRY(context.take_memory_from(options.memory));
   std::shared_ptr<DeviceImpl> device(new DeviceImpl(std::move(context)));
   if (platform.toolchain) {
     device->toolchain_ = platform.toolchain();

@@ -22,6 +22,10 @@ class DeviceImpl final : public Device {
   Result<void> prepare(std::span<const KernelKey> keys, const Progress& progress) override {
     return map_->prepare(keys, progress);
   }
+  Result<void> prepare(std::span<const KernelKey> keys, const Progress& progress,
+                       const std::function<bool()>& cancelled) {
+    return map_->prepare(keys, progress, cancelled);
+  }
   const KernelInfo& info(const Kernel& kernel) const override { return kernel.info; }
   KernelCounts counts() const override { return map_->counts(); }
   CacheCounts cache_counts() const override;

@@ -3,8 +3,6 @@
 // Each is freed in the context it was made in, which must outlive it.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <utility>
 
@@ -29,7 +27,7 @@ class DriverHandle {
   ~DriverHandle() {
     if (value_ == Value{}) return;
     // A context that can no longer be entered has taken the handle with it.
-    if (const auto scope = context_->enter()) Traits::destroy(context_->driver(), value_);
+    if (const auto scope = context_->enter()) Traits::destroy(*context_, value_);
   }
   Value get() const { return value_; }
 
@@ -40,19 +38,35 @@ class DriverHandle {
 
 struct DeviceBufferTraits {
   using Value = CUdeviceptr;
-  static void destroy(const Driver& driver, Value value) { driver.cuMemFree(value); }
+  static void destroy(const Context& context, Value value) {
+    const MemoryHooks& hooks = context.memory();
+    if (hooks.free_device)
+      hooks.free_device(hooks.user, value);
+    else
+      context.driver().cuMemFree(value);
+  }
 };
 struct PinnedTraits {
   using Value = void*;
-  static void destroy(const Driver& driver, Value value) { driver.cuMemFreeHost(value); }
+  static void destroy(const Context& context, Value value) {
+    const MemoryHooks& hooks = context.memory();
+    if (hooks.free_pinned)
+      hooks.free_pinned(hooks.user, value);
+    else
+      context.driver().cuMemFreeHost(value);
+  }
 };
 struct StreamTraits {
   using Value = CUstream;
-  static void destroy(const Driver& driver, Value value) { driver.cuStreamDestroy(value); }
+  static void destroy(const Context& context, Value value) {
+    context.driver().cuStreamDestroy(value);
+  }
 };
 struct EventTraits {
   using Value = CUevent;
-  static void destroy(const Driver& driver, Value value) { driver.cuEventDestroy(value); }
+  static void destroy(const Context& context, Value value) {
+    context.driver().cuEventDestroy(value);
+  }
 };
 using DeviceBuffer = DriverHandle<DeviceBufferTraits>;
 using PinnedBuffer = DriverHandle<PinnedTraits>;
@@ -60,29 +74,24 @@ using Stream = DriverHandle<StreamTraits>;
 using Event = DriverHandle<EventTraits>;
 
 // All of these want the context to be current. A failure to allocate names what for, the bytes
-// needed and the bytes free.
-inline Result<DeviceBuffer> allocate_device(const Context& context, std::int64_t bytes,
-                                            const char* what) {
-  const Driver& driver = context.driver();
-  CUdeviceptr pointer = 0;
-  const CUresult status = driver.cuMemAlloc(&pointer, std::size_t(bytes > 0 ? bytes : 1));
-  if (status == CUDA_SUCCESS) return DeviceBuffer(context, pointer);
-  Error error = driver_error(driver, status, "cuMemAlloc");
-  if (error.code == Code::out_of_memory) {
-    std::size_t free = 0, total = 0;
-    driver.cuMemGetInfo(&free, &total);
-    error.message = fmt::format("There is no device memory for the {}.", what);
-    error.details.push_back({"needed", fmt::format("{}", bytes)});
-    error.details.push_back({"free", fmt::format("{}", free)});
-  }
-  return error;
-}
+// needed and, of the device, the bytes free. Device memory is aligned to 256 bytes.
+Result<DeviceBuffer> allocate_device(const Context& context, std::int64_t bytes, const char* what);
+Result<PinnedBuffer> allocate_pinned(const Context& context, std::int64_t bytes, const char* what);
 
-inline Result<PinnedBuffer> allocate_pinned(const Context& context, std::int64_t bytes) {
-  void* pointer = nullptr;
-  LATHE_DRIVER_CALL(context.driver(), cuMemAllocHost, &pointer, std::size_t(bytes));
-  return PinnedBuffer(context, pointer);
-}
+// Waits for a stream at its end, whichever way that is reached. Declared after buffers that the
+// stream works with: the driver waits before it frees memory, but a caller's allocator need not.
+class StreamRest {
+ public:
+  StreamRest(const Context& context, CUstream stream)
+      : driver_(context.driver()), stream_(stream) {}
+  ~StreamRest() { driver_.cuStreamSynchronize(stream_); }
+  StreamRest(const StreamRest&) = delete;
+  StreamRest& operator=(const StreamRest&) = delete;
+
+ private:
+  const Driver& driver_;
+  const CUstream stream_;
+};
 
 inline Result<Stream> create_stream(const Context& context) {
   CUstream stream = nullptr;

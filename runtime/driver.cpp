@@ -36,6 +36,27 @@ Error unusable(CUresult status) {
   }
 }
 
+// After these every call in the context fails, until the last user of the context has let go of it.
+bool loses_context(CUresult status) {
+  switch (status) {
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 Result<Driver> load_driver(const std::string& library_name) {
@@ -98,9 +119,13 @@ Error driver_error(const Driver& driver, CUresult status, const char* call) {
   if (driver.cuGetErrorString(status, &words) != CUDA_SUCCESS || !words) words = "no description";
   const Code code = status == CUDA_ERROR_OUT_OF_MEMORY ? Code::out_of_memory : Code::driver;
   Error error{code, fmt::format("The driver call {} failed: {}.", call, words), {}, int(status)};
-  return std::move(error)
-      .with("call", call)
-      .with("status", fmt::format("{} ({})", name, int(status)));
+  error =
+      std::move(error).with("call", call).with("status", fmt::format("{} ({})", name, int(status)));
+  if (!loses_context(status)) return error;
+  return std::move(error).with(
+      "hint",
+      "the GPU context is lost: close every session and device in it, then "
+      "open them anew");
 }
 
 Result<void> check(const Driver& driver, CUresult status, const char* call) {

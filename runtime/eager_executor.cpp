@@ -1,5 +1,6 @@
 // Owns the eager executor: one launch per step.
 #include "runtime/executor.h"
+#include "runtime/trace_range.h"
 
 namespace lathe {
 namespace {
@@ -17,6 +18,7 @@ class EagerExecutor final : public Executor {
  private:
   Result<void> launch(CUstream stream) {
     for (const PreparedStep& step : steps_) {
+      const TraceRange range(step.kernel->info.name.c_str());
       const CUresult status = launch_kernel(driver_, *step.kernel, step.parameters, stream);
       if (status != CUDA_SUCCESS) {
         return driver_error(driver_, status, "cuLaunchKernel")

@@ -10,11 +10,15 @@ namespace {
 
 struct GraphTraits {
   using Value = CUgraph;
-  static void destroy(const Driver& driver, Value value) { driver.cuGraphDestroy(value); }
+  static void destroy(const Context& context, Value value) {
+    context.driver().cuGraphDestroy(value);
+  }
 };
 struct GraphExecTraits {
   using Value = CUgraphExec;
-  static void destroy(const Driver& driver, Value value) { driver.cuGraphExecDestroy(value); }
+  static void destroy(const Context& context, Value value) {
+    context.driver().cuGraphExecDestroy(value);
+  }
 };
 
 class GraphExecutor final : public Executor {

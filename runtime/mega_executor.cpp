@@ -194,8 +194,10 @@ class MegaExecutor final : public Executor {
     LATHE_ASSIGN(entries_, allocate_device(context, bytes_of(entries), "stream entries"));
     LATHE_ASSIGN(candidates_, allocate_device(context, program.blocks * 8, "candidates"));
     LATHE_ASSIGN(state_, allocate_device(context, sizeof(dev::PersistentState), "kernel state"));
-    LATHE_ASSIGN(host_state_, allocate_pinned(context, sizeof(dev::PersistentState)));
+    LATHE_ASSIGN(host_state_,
+                 allocate_pinned(context, sizeof(dev::PersistentState), "kernel's state"));
     const Driver& driver = device_.driver();
+    const StreamRest rest(context, stream);
     LATHE_DRIVER_CALL(driver, cuMemcpyHtoDAsync, steps_.get(), steps.data(),
                       std::size_t(bytes_of(steps)), stream);
     LATHE_DRIVER_CALL(driver, cuMemcpyHtoDAsync, entries_.get(), entries.data(),

@@ -11,6 +11,7 @@
 #include "codegen/stopwatch.h"
 #include "runtime/cache_entry.h"
 #include "runtime/cached_kernel.h"
+#include "runtime/trace_range.h"
 
 namespace lathe {
 
@@ -101,7 +102,8 @@ Result<const Kernel*> ModuleMap::get(const CustomKernel& custom) {
                {}};
 }
 
-Result<void> ModuleMap::prepare(std::span<const KernelKey> keys, const Progress& progress) {
+Result<void> ModuleMap::prepare(std::span<const KernelKey> keys, const Progress& progress,
+                                const std::function<bool()>& cancelled) {
   LATHE_TRY(check_covered(keys));
   std::vector<std::optional<Error>> errors(keys.size());
   std::atomic<std::size_t> next = 0;
@@ -126,16 +128,22 @@ Result<void> ModuleMap::prepare(std::span<const KernelKey> keys, const Progress&
     if (threads.empty()) work();
   }
   // Progress is told here, on the caller's thread.
-  for (std::size_t told = 0; told < keys.size();) {
+  bool ended = false;
+  for (std::size_t told = 0; told < keys.size() && !ended;) {
     {
       std::unique_lock lock(done_mutex);
       done_changed.wait(lock, [&] { return done > told; });
       told = done;
     }
     if (progress) progress("preparing kernels", std::int64_t(told), std::int64_t(keys.size()));
+    ended = cancelled && cancelled();
+    if (ended) next = keys.size();
   }
   for (std::jthread& thread : threads) thread.join();
   if (cache_) cache_->trim();
+  if (ended) {
+    return Error{Code::cancelled, "The preparation of kernels was cancelled by the caller.", {}};
+  }
   for (std::optional<Error>& error : errors) {
     if (error) return *std::move(error);
   }
@@ -160,6 +168,7 @@ Result<void> ModuleMap::check_covered(std::span<const KernelKey> keys) const {
 
 Result<Kernel> ModuleMap::make(const KernelKey& key) {
   LATHE_TRY(check_key(key));
+  const TraceRange range(("build " + key.text()).c_str());
   LATHE_ASSIGN(ContextScope scope, context_.enter());
   Error refusals{Code::unsupported, "", {}};
   std::string passed_over;

@@ -48,7 +48,9 @@ class ModuleMap {
   Result<const Kernel*> get(const CustomKernel& custom);
   // The same for all keys, on all cores. On failure returns the error of the first key, in the
   // order given, that failed.
-  Result<void> prepare(std::span<const KernelKey> keys, const Progress& progress);
+  // `cancelled` is asked after each; then those under way still end.
+  Result<void> prepare(std::span<const KernelKey> keys, const Progress& progress,
+                       const std::function<bool()>& cancelled = {});
   // In order of preference.
   std::span<const Route> routes() const { return routes_; }
   // Ok when every key is covered by at least one of the routes: asked before anything is built.

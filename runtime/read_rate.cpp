@@ -85,6 +85,7 @@ Result<double> measure_read_rate(const DeviceImpl& device, CUstream stream) {
   LATHE_ASSIGN(const DeviceBuffer data, allocate_device(context, bytes + 16, "read-rate buffer"));
   LATHE_ASSIGN(const Event begin, create_event(context, CU_EVENT_DEFAULT));
   LATHE_ASSIGN(const Event end, create_event(context, CU_EVENT_DEFAULT));
+  const StreamRest rest(context, stream);
   LATHE_DRIVER_CALL(driver, cuMemsetD8Async, data.get(), 0, std::size_t(bytes + 16), stream);
 
   reader.kernel.info.geometry = {.grid_x = unsigned(blocks), .threads = kThreads};

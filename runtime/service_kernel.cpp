@@ -140,6 +140,7 @@ Result<ServiceKernel> load_advance_kernel(const DeviceImpl& device) {
       fmt::arg("sampled", offsetof(ControlBlock, sampled)), fmt::arg("recent", recent),
       fmt::arg("last_slot", kMaxRepeatLast - 1));
   LATHE_ASSIGN(ServiceKernel advance, load_service_kernel(device, ptx, "lathe_advance"));
+  advance.kernel.info.name = "lathe_advance";
   advance.kernel.info.geometry = {.grid_x = 1, .grid_y = 1, .threads = 1, .shared_bytes = 0};
   return advance;
 }

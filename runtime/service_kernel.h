@@ -11,7 +11,9 @@ namespace lathe {
 
 struct LibraryTraits {
   using Value = CUlibrary;
-  static void destroy(const Driver& driver, Value value) { driver.cuLibraryUnload(value); }
+  static void destroy(const Context& context, Value value) {
+    context.driver().cuLibraryUnload(value);
+  }
 };
 
 // Loaded like any other kernel, but known by no key. Its geometry is the caller's to set.

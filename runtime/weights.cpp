@@ -61,7 +61,8 @@ class Uploader {
     Uploader uploader(context, stream);
     uploader.chunk_ = std::min(kChunk, std::max<std::int64_t>(total, 1));
     for (Half& half : uploader.halves_) {
-      LATHE_ASSIGN(half.buffer, allocate_pinned(context, uploader.chunk_));
+      LATHE_ASSIGN(half.buffer,
+                   allocate_pinned(context, uploader.chunk_, "weights on their way to the device"));
       LATHE_ASSIGN(half.sent, create_event(context, CU_EVENT_DISABLE_TIMING));
     }
     return uploader;
@@ -107,14 +108,29 @@ Result<void> retile(DeviceImpl& device, const WeightSlot& slot, CUdeviceptr bloc
                "cuLaunchKernel");
 }
 
-// Of the context, when it is what does not fit.
+// What of the KV cache would fit beside `other` bytes: with the format asked for, and with those
+// that take less.
 std::string advice(const Plan& plan, std::int64_t free, std::int64_t other) {
-  const std::int64_t per_position = plan.counts().kv_bytes_per_position;
-  const std::int64_t left = free - other;
-  const std::int64_t fits = per_position > 0 ? left / per_position : 0;
-  if (left <= 0 || fits <= 0) return "the weights alone do not fit this device";
-  return fmt::format("a context of {} positions would fit",
-                     std::min<std::int64_t>(fits, plan.options.context));
+  const ModelSpec& spec = plan.spec;
+  const int values = spec.kv_heads * spec.head_dim;
+  std::string text;
+  std::int64_t most = 0;
+  for (const Format format : {plan.options.kv, Format::f16, Format::q8_0}) {
+    if (format == Format::q8_0 && (plan.options.fusion != Fusion::full || values % 32 != 0))
+      continue;
+    const std::int64_t per_position = 2 * spec.layers * row_bytes(format, values);
+    const std::int64_t fits =
+        std::min<std::int64_t>((free - other) / per_position, plan.options.context);
+    if (fits <= most) continue;
+    most = fits;
+    if (format == plan.options.kv)
+      text = fmt::format("a context of {} positions would fit", fits);
+    else
+      text += fmt::format("{} {} with a KV cache in {}", text.empty() ? "a context of" : " (or",
+                          fits, row(format).name) +
+              (text.empty() ? " would fit" : ")");
+  }
+  return text.empty() ? "the weights alone do not fit this device" : text;
 }
 
 }  // namespace
@@ -127,7 +143,8 @@ std::vector<KernelKey> BoundWeights::keys(const Plan& plan) {
 }
 
 Result<BoundWeights> BoundWeights::upload(DeviceImpl& device, CUstream stream, const GgufFile& file,
-                                          const Plan& plan, const Progress& progress) {
+                                          const Plan& plan, const Progress& progress,
+                                          const std::function<bool()>& cancelled) {
   const Context& context = device.context();
   std::vector<Piece> pieces;
   std::int64_t pool = 0, largest = 0;
@@ -158,16 +175,34 @@ Result<BoundWeights> BoundWeights::upload(DeviceImpl& device, CUstream stream, c
         .with("free", fmt::format("{}", free))
         .with("hint", advice(plan, std::int64_t(free), pool + scratch + largest));
   };
-  if (pool + kv + scratch + largest > std::int64_t(free)) {
-    return explain(
-        Error{Code::out_of_memory,
-              fmt::format("The model does not fit the memory of {}.", context.device_name()),
-              {}});
+  // An allocator of the caller's may have more than the driver calls free.
+  if (!context.memory().allocate_device && pool + kv + scratch + largest > std::int64_t(free)) {
+    return explain(Error{
+        Code::out_of_memory,
+        fmt::format("The model does not fit the memory of {}: it needs {} bytes, and {} are free.",
+                    context.device_name(), pool + kv + scratch + largest, free),
+        {}});
   }
+  // What was free may be taken meanwhile, or be in pieces.
+  const auto allocate = [&](std::int64_t bytes, const char* what) -> Result<DeviceBuffer> {
+    Result<DeviceBuffer> buffer = allocate_device(context, bytes, what);
+    if (buffer || buffer.error().code != Code::out_of_memory) return buffer;
+    if (context.memory().allocate_device) return buffer;
+    return std::move(buffer).error().with(
+        "hint", advice(plan, std::int64_t(free), pool + scratch + largest));
+  };
   BoundWeights bound;
-  LATHE_ASSIGN(bound.weights_, allocate_device(context, pool, "weights"));
-  LATHE_ASSIGN(bound.kv_, allocate_device(context, kv, "KV cache"));
-  LATHE_ASSIGN(bound.scratch_, allocate_device(context, scratch, "scratch arena"));
+  LATHE_ASSIGN(bound.weights_, allocate(pool, "weights"));
+  LATHE_ASSIGN(bound.kv_, allocate(kv, "KV cache"));
+  LATHE_ASSIGN(bound.scratch_, allocate(scratch, "scratch arena"));
+
+  DeviceBuffer blocks;  // a matrix as the file has it, on its way into tiles
+  if (largest > 0) {
+    LATHE_ASSIGN(blocks, allocate(largest, "weights on their way into tiles"));
+  }
+  LATHE_ASSIGN(Uploader uploader, Uploader::open(context, stream, pool));
+  // Also after a failure: none of these must go while the stream works with them.
+  const StreamRest rest(context, stream);
 
   // All bits set is NaN: a read of scratch that no kernel has written shows in the logits. The
   // cache starts as zeros, and the control block too.
@@ -177,25 +212,17 @@ Result<BoundWeights> BoundWeights::upload(DeviceImpl& device, CUstream stream, c
                     std::size_t(scratch - arena), stream);
   LATHE_DRIVER_CALL(driver, cuMemsetD8Async, bound.kv_.get(), 0, std::size_t(kv), stream);
 
-  DeviceBuffer blocks;  // a matrix as the file has it, on its way into tiles
-  if (largest > 0) {
-    LATHE_ASSIGN(blocks, allocate_device(context, largest, "weights on their way into tiles"));
-  }
-  LATHE_ASSIGN(Uploader uploader, Uploader::open(context, stream, pool));
   std::int64_t sent = 0;
-  Result<void> sending;
   for (const Piece& piece : pieces) {
     CUdeviceptr to = bound.weights_.get() + CUdeviceptr(piece.offset);
-    sending = uploader.send(piece.tiles ? blocks.get() : to, piece.bytes);
-    if (sending && piece.tiles) sending = retile(device, *piece.tiles, blocks.get(), to, stream);
-    if (!sending) break;
+    LATHE_TRY(uploader.send(piece.tiles ? blocks.get() : to, piece.bytes));
+    if (piece.tiles) LATHE_TRY(retile(device, *piece.tiles, blocks.get(), to, stream));
     sent += std::int64_t(piece.bytes.size());
     if (progress) progress("uploading weights", sent, pool);
+    if (cancelled && cancelled())
+      return Error{Code::cancelled, "The upload of weights was cancelled by the caller.", {}};
   }
-  // Also after a failure: the staging buffers must not go while copies read them.
-  const CUresult drained = driver.cuStreamSynchronize(stream);
-  LATHE_TRY(std::move(sending));
-  LATHE_TRY(check(driver, drained, "cuStreamSynchronize"));
+  LATHE_DRIVER_CALL(driver, cuStreamSynchronize, stream);
 
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     auto& list = i < plan.weights.size() ? bound.addresses_.weights : bound.addresses_.tables;

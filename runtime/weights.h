@@ -19,7 +19,8 @@ class BoundWeights {
   // tiles are brought into that order on the device. Wants the context current.
   // Out of memory: the error says what is needed, what is free, and the context that would fit.
   static Result<BoundWeights> upload(DeviceImpl& device, CUstream stream, const GgufFile& file,
-                                     const Plan& plan, const Progress& progress);
+                                     const Plan& plan, const Progress& progress,
+                                     const std::function<bool()>& cancelled);
   // The kernels that upload() needs.
   static std::vector<KernelKey> keys(const Plan& plan);
 

@@ -87,6 +87,13 @@ void open_session(Session* self, const nb::handle& model, Executor executor, Fus
   options.stream = reinterpret_cast<CUstream_st*>(stream);
   options.progress = tell_progress;
   options.progress_user = &callback;
+  options.cancel = [](void* user) -> std::int32_t {
+    const nb::gil_scoped_acquire acquired;
+    auto& told = *static_cast<Callback*>(user);
+    told.notice_signals();
+    return told.failed();
+  };
+  options.cancel_user = &callback;
   const Model& of = nb::cast<const Model&>(model);
   auto opened = unlocked([&] { return api::Session::open(of.handle, options); });
   callback.rethrow();

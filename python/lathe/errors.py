@@ -20,6 +20,7 @@ class Status(enum.IntEnum):
     OUT_OF_RANGE = 10
     NOT_ELIGIBLE = 11
     INTERNAL = 12
+    CANCELLED = 13
 
 
 class Error(Exception):

@@ -19,7 +19,8 @@ static_assert(same(Code::ok, LATHE_OK) && same(Code::invalid_argument, LATHE_INV
               same(Code::compile, LATHE_COMPILE) &&
               same(Code::out_of_memory, LATHE_OUT_OF_MEMORY) &&
               same(Code::out_of_range, LATHE_OUT_OF_RANGE) &&
-              same(Code::not_eligible, LATHE_NOT_ELIGIBLE) && same(Code::internal, LATHE_INTERNAL));
+              same(Code::not_eligible, LATHE_NOT_ELIGIBLE) &&
+              same(Code::internal, LATHE_INTERNAL) && same(Code::cancelled, LATHE_CANCELLED));
 
 struct LastError {
   lathe_status status = LATHE_OK;

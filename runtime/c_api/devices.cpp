@@ -62,6 +62,9 @@ lathe_status lathe_device_open(const lathe_device_options* options, lathe_device
     wanted.compilers = {.nvrtc = text_or_empty(given.nvrtc), .llvm = text_or_empty(given.llvm)};
     wanted.disk_cache = !given.no_disk_cache;
     wanted.cache_directory = text_or_empty(given.cache_directory);
+    LATHE_ASSIGN(const auto memory, read_optional_struct(given.memory, "lathe_memory_hooks"));
+    wanted.memory = {memory.user, memory.allocate_device, memory.free_device,
+                     memory.allocate_pinned, memory.free_pinned};
     LATHE_ASSIGN(std::shared_ptr<Device> opened, Device::open(wanted));
     LATHE_ASSIGN(*device, open_device_handle(std::move(opened)));
     return {};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -108,6 +109,11 @@ inline Result<Route> route_of(std::int32_t number) {
   if (number < LATHE_ROUTE_NVRTC || number > LATHE_ROUTE_TEXT)
     return unknown_number("route", number);
   return static_cast<Route>(number - 1);
+}
+
+inline std::function<bool()> cancelled_of(lathe_cancel cancel, void* user) {
+  if (!cancel) return {};
+  return [=] { return cancel(user) != 0; };
 }
 
 inline Progress progress_of(lathe_progress progress, void* user) {

@@ -61,6 +61,7 @@ Result<SessionOptions> options_of(const lathe_session_options& given) {
   }
   options.stream = given.stream;
   options.progress = progress_of(given.progress, given.progress_user);
+  options.cancelled = cancelled_of(given.cancel, given.cancel_user);
   return options;
 }
 
@@ -216,11 +217,9 @@ lathe_status lathe_session_generate_until(lathe_session* session, std::int32_t t
     if (run.listener) {
       tell = [&run](std::int32_t id) { run.listener(run.listener_user, id); };
     }
-    std::function<bool()> cancelled;
-    if (run.cancel) cancelled = [&run] { return run.cancel(run.cancel_user) != 0; };
-    LATHE_ASSIGN(*chosen,
-                 open.generate_until(token, {tokens, std::size_t(count)},
-                                     {run.stops, std::size_t(run.stop_count)}, tell, cancelled));
+    LATHE_ASSIGN(*chosen, open.generate_until(token, {tokens, std::size_t(count)},
+                                              {run.stops, std::size_t(run.stop_count)}, tell,
+                                              cancelled_of(run.cancel, run.cancel_user)));
     return {};
   });
 }

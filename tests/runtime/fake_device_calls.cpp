@@ -77,6 +77,7 @@ CUresult fake_primary_release(CUdevice) {
   const CUresult status = enter("cuDevicePrimaryCtxRelease", false);
   std::lock_guard lock(g_state->mutex);
   if (--g_state->primary.retained < 0) violation("the primary context was released too often");
+  if (g_state->primary.retained == 0) g_state->primary.lost = CUDA_SUCCESS;
   return status;
 }
 CUresult fake_push(CUcontext context) {

@@ -37,10 +37,38 @@ Platform FakeDriver::platform() const {
 }
 
 void FakeDriver::fail_call(int index, CUresult status) {
+  fail_call("", index, status);
+}
+
+void FakeDriver::fail_call(const std::string& begin, int index, CUresult status) {
   std::lock_guard lock(g_state->mutex);
+  g_state->fail_begin = begin;
   g_state->fail_in = index;
   g_state->fail_status = status;
   g_state->failed.clear();
+}
+
+void FakeDriver::fail_at_random(const RandomFailures& failures) {
+  std::lock_guard lock(g_state->mutex);
+  g_state->random = failures;
+  g_state->draws.seed(failures.seed);
+  g_state->random_failures = 0;
+}
+
+void FakeDriver::stop_failing() {
+  std::lock_guard lock(g_state->mutex);
+  g_state->random.reset();
+}
+
+int FakeDriver::random_failures() const {
+  std::lock_guard lock(g_state->mutex);
+  return g_state->random_failures;
+}
+
+bool FakeDriver::is_lost(CUcontext context) const {
+  std::lock_guard lock(g_state->mutex);
+  const auto* of = context ? reinterpret_cast<FakeContext*>(context) : &g_state->primary;
+  return of->lost != CUDA_SUCCESS;
 }
 
 void FakeDriver::reset_counts() {
@@ -91,6 +119,23 @@ std::string FakeDriver::leaks() const {
 std::vector<std::string> FakeDriver::violations() const {
   std::lock_guard lock(g_state->mutex);
   return {g_state->violations.begin(), g_state->violations.end()};
+}
+
+void FakeDriver::lend(std::uint64_t address, std::size_t bytes, bool pinned) {
+  std::lock_guard lock(g_state->mutex);
+  if (pinned)
+    g_state->pinned[reinterpret_cast<void*>(address)] = bytes;
+  else
+    g_state->buffers[address] = bytes;
+}
+
+void FakeDriver::take_back(std::uint64_t address) {
+  for (const FakeStream* stream : g_state->streams)
+    if (!stream->queue.empty()) violation("memory was given back while a stream works");
+  std::lock_guard lock(g_state->mutex);
+  if (g_state->pinned.erase(reinterpret_cast<void*>(address)) + g_state->buffers.erase(address) !=
+      1)
+    violation("memory was given back that was not taken");
 }
 
 CUcontext FakeDriver::make_context() {

@@ -34,6 +34,13 @@ struct FakeOptions {
   std::function<Result<void>(const std::string&, std::span<void* const>)> run_persistent = {};
 };
 
+// Failures that a driver gives at any time, drawn call by call.
+struct RandomFailures {
+  std::uint32_t seed = 1;
+  double rate = 0.01;           // of the calls that can fail so
+  CUcontext context = nullptr;  // only there; null: the primary one
+};
+
 // The last launch of a persistent kernel.
 struct CooperativeLaunch {
   unsigned blocks = 0, threads = 0, shared_bytes = 0;
@@ -54,6 +61,14 @@ class FakeDriver {
 
   // Fails the `index`-th call from now on, once. Calls that only word an error do not count.
   void fail_call(int index, CUresult status);
+  // The same, counting the calls whose names begin so.
+  void fail_call(const std::string& begin, int index, CUresult status);
+  // From now on until stop_failing(). Some of the failures lose the context: every call there then
+  // fails the same way, until a primary context's last user has let go of it.
+  void fail_at_random(const RandomFailures& failures);
+  void stop_failing();
+  int random_failures() const;                      // that there were since fail_at_random()
+  bool is_lost(CUcontext context = nullptr) const;  // null: the primary one
   void reset_counts();
   int calls() const;  // since reset_counts()
   int calls(const std::string& name) const;
@@ -64,6 +79,11 @@ class FakeDriver {
   std::string leaks() const;
   // What a driver would not have forgiven: no context current, a copy outside a buffer ...
   std::vector<std::string> violations() const;
+
+  // Memory of the caller's own, which counts as the device's, or as pinned, until it is taken back:
+  // a violation while a stream has work to do.
+  void lend(std::uint64_t address, std::size_t bytes, bool pinned);
+  void take_back(std::uint64_t address);
 
   CUcontext make_context();           // one of the caller's
   CUcontext current_context() const;  // on this thread

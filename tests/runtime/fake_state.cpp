@@ -15,6 +15,61 @@ void violation(const std::string& text) {
   g_state->violations.insert(text);
 }
 
+namespace {
+
+// How calls fail on real machines when nothing is wrong with the caller.
+struct Failing {
+  std::string_view call;
+  std::vector<CUresult> statuses;
+};
+
+const std::vector<CUresult>& failures_of(std::string_view call) {
+  static const std::vector<Failing> table = {
+      {"cuDevicePrimaryCtxRetain", {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_DEVICE_UNAVAILABLE}},
+      {"cuMemAlloc", {CUDA_ERROR_OUT_OF_MEMORY}},
+      {"cuMemAllocHost", {CUDA_ERROR_OUT_OF_MEMORY}},
+      {"cuStreamCreate", {CUDA_ERROR_OUT_OF_MEMORY}},
+      {"cuEventCreate", {CUDA_ERROR_OUT_OF_MEMORY}},
+      {"cuLibraryLoadData",
+       {CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_OUT_OF_MEMORY}},
+      {"cuLaunchKernel", {CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, CUDA_ERROR_LAUNCH_FAILED}},
+      {"cuLaunchCooperativeKernel",
+       {CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE}},
+      {"cuGraphInstantiateWithFlags", {CUDA_ERROR_OUT_OF_MEMORY}},
+      {"cuGraphLaunch", {CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, CUDA_ERROR_ILLEGAL_ADDRESS}},
+      {"cuStreamSynchronize", {CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_LAUNCH_FAILED}},
+      {"cuEventSynchronize", {CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_DEVICE_UNAVAILABLE}},
+      {"cuMemcpyHtoDAsync", {CUDA_ERROR_DEVICE_UNAVAILABLE}},
+      {"cuMemcpyDtoHAsync", {CUDA_ERROR_ILLEGAL_ADDRESS}},
+  };
+  static const std::vector<CUresult> none;
+  const auto found = std::ranges::find(table, call, &Failing::call);
+  return found == table.end() ? none : found->statuses;
+}
+
+bool loses_context(CUresult status) {
+  return status == CUDA_ERROR_ILLEGAL_ADDRESS || status == CUDA_ERROR_LAUNCH_FAILED ||
+         status == CUDA_ERROR_DEVICE_UNAVAILABLE;
+}
+
+// What the call fails with by chance. Wants the mutex.
+CUresult draw_failure(std::string_view call, FakeContext& current) {
+  if (!g_state->random) return CUDA_SUCCESS;
+  const RandomFailures& random = *g_state->random;
+  const auto* victim =
+      random.context ? reinterpret_cast<FakeContext*>(random.context) : &g_state->primary;
+  const std::vector<CUresult>& statuses = failures_of(call);
+  if (&current != victim || statuses.empty()) return CUDA_SUCCESS;
+  if (std::uniform_real_distribution<>()(g_state->draws) >= random.rate) return CUDA_SUCCESS;
+  const CUresult status = statuses[g_state->draws() % statuses.size()];
+  ++g_state->random_failures;
+  g_state->failed = call;
+  if (loses_context(status) && current.retained > 0) current.lost = status;
+  return status;
+}
+
+}  // namespace
+
 CUresult enter(const char* name, bool needs_context) {
   std::lock_guard lock(g_state->mutex);
   const auto found = g_state->counts.find(std::string_view(name));
@@ -28,11 +83,14 @@ CUresult enter(const char* name, bool needs_context) {
     violation(std::string(name) + " without a current context");
     return CUDA_ERROR_INVALID_CONTEXT;
   }
-  if (g_state->fail_in >= 0 && g_state->fail_in-- == 0) {
+  if (g_state->fail_in >= 0 && std::string_view(name).starts_with(g_state->fail_begin) &&
+      g_state->fail_in-- == 0) {
     g_state->failed = name;
     return g_state->fail_status;
   }
-  return CUDA_SUCCESS;
+  FakeContext& current = needs_context ? *t_contexts.back() : g_state->primary;
+  if (needs_context && current.lost != CUDA_SUCCESS) return current.lost;
+  return draw_failure(name, current);
 }
 
 FakeStream& stream_of(CUstream stream) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <set>
 #include <string>
 #include <string_view>
@@ -49,6 +50,7 @@ struct FakeStream {
 };
 struct FakeContext {
   int retained = 0;
+  CUresult lost = CUDA_SUCCESS;  // what every call fails with from then on
 };
 
 struct State {
@@ -57,8 +59,12 @@ struct State {
   std::map<std::string, int, std::less<>> counts;
   int total = 0;
   int fail_in = -1;
+  std::string fail_begin;  // of the names of the calls that count
   CUresult fail_status = CUDA_SUCCESS;
   std::string failed;
+  std::optional<RandomFailures> random;
+  std::mt19937 draws;
+  int random_failures = 0;
   std::set<std::string> violations;
   std::optional<CooperativeLaunch> cooperative;
 

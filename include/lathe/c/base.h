@@ -57,7 +57,8 @@ enum {
   LATHE_OUT_OF_MEMORY = 9,     // of the device or the host
   LATHE_OUT_OF_RANGE = 10,     // a position past the context, a token past the vocabulary
   LATHE_NOT_ELIGIBLE = 11,     // this way does not apply, take another; the message says why
-  LATHE_INTERNAL = 12          // a defect in Lathe
+  LATHE_INTERNAL = 12,         // a defect in Lathe
+  LATHE_CANCELLED = 13         // the caller's lathe_cancel said so
 };
 
 // The last error of the calling thread.
@@ -91,6 +92,9 @@ LATHE_API int32_t lathe_abi_version(void);
 // Told what a long operation is doing: ("uploading weights", 120, 470). On the thread that started
 // the operation, before it returns. Must not call Lathe with the handle that is being made.
 typedef void (*lathe_progress)(void* user, const char* what, int64_t done, int64_t total);
+// Asked whether a long operation shall end early: not 0 is yes. On that thread too, again and
+// again, and under the same rule.
+typedef int32_t (*lathe_cancel)(void* user);
 
 #ifdef __cplusplus
 }

@@ -73,6 +73,8 @@ typedef struct lathe_session_options {
   struct CUstream_st* stream;  // of that device's context; NULL: a stream of the session's own
   lathe_progress progress;     // may be NULL
   void* progress_user;
+  lathe_cancel cancel;  // may be NULL; asked after each kernel and each weight: LATHE_CANCELLED
+  void* cancel_user;
 } lathe_session_options;
 
 typedef struct lathe_session_info {
@@ -122,10 +124,6 @@ LATHE_API lathe_status lathe_session_generate(lathe_session* session, int32_t to
 // Told of a token as soon as it is chosen, while later ones are being decoded; on the thread that
 // called lathe_session_generate_until, before it returns. Must not call Lathe with that session.
 typedef void (*lathe_token_listener)(void* user, int32_t token);
-
-// Asked whether an operation shall end early: not 0 is yes. On the thread that started the
-// operation, every few milliseconds to seconds. Must not call Lathe with the handle at work.
-typedef int32_t (*lathe_cancel)(void* user);
 
 typedef struct lathe_run_options {
   size_t struct_size;

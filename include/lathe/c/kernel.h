@@ -121,6 +121,22 @@ LATHE_API lathe_status lathe_ptx_emit(lathe_compilers* compilers, const lathe_ke
 LATHE_API lathe_status lathe_ptx_close(lathe_ptx* ptx);
 LATHE_API lathe_status lathe_ptx_get_info(const lathe_ptx* ptx, lathe_ptx_info* info);
 
+// Where a device's sessions take memory from in place of the driver: a pair of functions for each
+// kind, or NULL for the driver's own. They are called on threads that open and close devices and
+// sessions, with the context current, must not call Lathe, and stay valid until the last of those
+// is closed.
+typedef struct lathe_memory_hooks {
+  size_t struct_size;
+  void* user;
+  // An address aligned to 256 bytes; 0 where there is none, which is LATHE_OUT_OF_MEMORY.
+  uint64_t (*allocate_device)(void* user, size_t bytes);
+  void (*free_device)(void* user, uint64_t address);
+  // Page-locked host memory that the device reads and writes at the same address, as
+  // cuMemAllocHost gives; or NULL.
+  void* (*allocate_pinned)(void* user, size_t bytes);
+  void (*free_pinned)(void* user, void* address);
+} lathe_memory_hooks;
+
 typedef struct lathe_device_options {
   size_t struct_size;
   int32_t device;               // ordinal, where no context is given
@@ -131,6 +147,7 @@ typedef struct lathe_device_options {
   const char* cache_directory;  // NULL: LATHE_CACHE_DIR, XDG_CACHE_HOME/lathe, ~/.cache/lathe
   const char* nvrtc;            // as in lathe_compiler_options
   const char* llvm;
+  const lathe_memory_hooks* memory;  // copied; NULL: the driver's memory
 } lathe_device_options;
 
 typedef struct lathe_device_info {

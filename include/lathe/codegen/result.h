@@ -25,6 +25,7 @@ enum class Code : int {
   out_of_range = 10,     // a position past the context, a token past the vocabulary
   not_eligible = 11,     // this way does not apply, take another; the message says why
   internal = 12,         // a defect in Lathe
+  cancelled = 13,        // the caller said so while it went on
 };
 
 const char* code_name(Code code);

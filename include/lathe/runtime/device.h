@@ -2,6 +2,7 @@
 // caller's stream and the caller's pointers.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -27,6 +28,19 @@ namespace lathe {
 // thread that started the operation.
 using Progress = std::function<void(std::string_view what, std::int64_t done, std::int64_t total)>;
 
+// Where memory comes from in place of the driver, a pair of functions for each kind; null: the
+// driver's own calls. They run on threads that open and close devices and sessions, with the
+// context current, and do not throw.
+struct MemoryHooks {
+  void* user = nullptr;
+  // An address aligned to 256 bytes; 0 where there is none.
+  std::uint64_t (*allocate_device)(void* user, std::size_t bytes) = nullptr;
+  void (*free_device)(void* user, std::uint64_t address) = nullptr;
+  // Page-locked host memory that the device reads and writes at the same address.
+  void* (*allocate_pinned)(void* user, std::size_t bytes) = nullptr;
+  void (*free_pinned)(void* user, void* address) = nullptr;
+};
+
 struct DeviceOptions {
   int device = 0;                  // ordinal, when no context is given
   CUctx_st* context = nullptr;     // borrowed; null = the device's primary context is retained
@@ -38,6 +52,7 @@ struct DeviceOptions {
   std::int64_t cache_cap_bytes = 0;  // 0: LATHE_CACHE_CAP, else 512 MiB
   LogHook log = {};                  // empty: LATHE_LOG, else nothing
   std::string dump_directory = {};   // for PTX and cubins of what is built; empty: LATHE_DUMP
+  MemoryHooks memory = {};           // of its sessions
 };
 
 // The order of routes where the caller names none.

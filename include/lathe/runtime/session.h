@@ -48,6 +48,8 @@ struct SessionOptions {
   CUctx_st* context = nullptr;    // borrowed; null = the device's primary context is retained
   CUstream_st* stream = nullptr;  // the caller's; null = the session makes one of its own
   Progress progress = {};
+  // Asked after each kernel and each weight while the session opens: true ends it, Code::cancelled.
+  std::function<bool()> cancelled = {};
 };
 
 // What ran and where it came from. No fallback is silent: it stands here.
