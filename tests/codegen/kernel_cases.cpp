@@ -299,9 +299,10 @@ std::vector<KernelKey> representative_keys(const Family& family) {
       {KernelType::sample, {"s125.w16", "s33.w1"}},
   };
   std::vector<const char*> wanted = shapes.at(family.type);
-  // Around a tile's product all is the same whatever the format: the others show it.
-  const bool one_is_enough = family.format > Format::q6_k || row(family.format).bytes == 2;
-  if (family.type == KernelType::matvec && one_is_enough) wanted.resize(1);
+  // Around a format's decoding all is the same whatever the format: the others show it.
+  const bool late = family.format > Format::q6_k, half = row(family.format).bytes == 2;
+  if ((late && family.type != KernelType::embed) || (half && family.type == KernelType::matvec))
+    wanted.resize(1);
   std::vector<KernelKey> out;
   for (const char* shape : wanted) {
     KernelKey key = *parse_key(std::string(row(family.type).name) + "." + row(family.format).name +
