@@ -12,10 +12,12 @@
   FILE(isa_shape_math, "isa/shape_math.h")         \
   FILE(isa_types, "isa/types.h")                   \
   FILE(ops_activations, "ops/activations.h")       \
+  FILE(ops_append_tokens, "ops/append_tokens.h")   \
   FILE(ops_argmax, "ops/argmax.h")                 \
   FILE(ops_attend, "ops/attend.h")                 \
   FILE(ops_attend_merge, "ops/attend_merge.h")     \
   FILE(ops_attend_short, "ops/attend_short.h")     \
+  FILE(ops_attend_tokens, "ops/attend_tokens.h")   \
   FILE(ops_attend_vectors, "ops/attend_vectors.h") \
   FILE(ops_attention, "ops/attention.h")           \
   FILE(ops_candidates, "ops/candidates.h")         \
@@ -31,7 +33,9 @@
   FILE(ops_kv_rows, "ops/kv_rows.h")               \
   FILE(ops_launch_shapes, "ops/launch_shapes.h")   \
   FILE(ops_math, "ops/math.h")                     \
+  FILE(ops_matmul, "ops/matmul.h")                 \
   FILE(ops_matvec, "ops/matvec.h")                 \
+  FILE(ops_norm_tokens, "ops/norm_tokens.h")       \
   FILE(ops_persistent, "ops/persistent.h")         \
   FILE(ops_phase, "ops/phase.h")                   \
   FILE(ops_phase_vector, "ops/phase_vector.h")     \
@@ -44,6 +48,7 @@
   FILE(ops_step_records, "ops/step_records.h")     \
   FILE(ops_table_formats, "ops/table_formats.h")   \
   FILE(ops_tile_dot, "ops/tile_dot.h")             \
+  FILE(ops_tile_halves, "ops/tile_halves.h")       \
   FILE(ops_tile_dot_half, "ops/tile_dot_half.h")   \
   FILE(ops_tile_dot_runs, "ops/tile_dot_runs.h")   \
   FILE(ops_tile_operands, "ops/tile_operands.h")   \

@@ -9,9 +9,10 @@ namespace lathe {
 namespace {
 
 const std::array kTable = {
-    kRetileRow,      kEmbedRow,     kRmsNormRow,        kGemvRow, kRopeRow,
-    kKvAppendRow,    kAttentionRow, kAttentionMergeRow, kGluRow,  kArgmaxRow,
-    kArgmaxMergeRow, kMatvecRow,    kAttendRow,         kTopKRow, kSampleRow,
+    kRetileRow,      kEmbedRow,     kRmsNormRow,        kGemvRow,         kRopeRow,
+    kKvAppendRow,    kAttentionRow, kAttentionMergeRow, kGluRow,          kArgmaxRow,
+    kArgmaxMergeRow, kMatvecRow,    kAttendRow,         kTopKRow,         kSampleRow,
+    kNormTokensRow,  kMatmulRow,    kAppendTokensRow,   kAttendTokensRow,
 };
 
 constexpr const char* kRoutes[] = {"nvrtc", "llvm", "text"};
@@ -61,6 +62,10 @@ Result<void> route_covers(const KernelKey& key, Route route) {
 
 Result<void> target_covers(const KernelKey& key, const Target& target) {
   const KernelRow& kernel = row(key.type);
+  if (key.grouped && !multiplies_in_groups(target))
+    return Error{Code::not_eligible,
+                 fmt::format("{} has no products of four warps: sm_90a alone does", target.name()),
+                 {{"key", key.text()}, {"target", target.name()}}};
   if (target.compute >= kernel.min_compute) return {};
   return Error{
       Code::not_eligible,

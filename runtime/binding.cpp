@@ -68,6 +68,8 @@ int element_alignment(const KernelKey& key, const Param& param) {
       return row(param.matrix.format).alignment;
     case Element::kv:
       return row(key.format).alignment;
+    case Element::f16:
+      return 2;
   }
   return 1;
 }

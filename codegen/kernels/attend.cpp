@@ -1,34 +1,22 @@
 // Owns the attend row: attention of one token with all that comes between its projections and the
 // output projection. Device code: ptx_templates/ops/attend.h.
-#include <array>
-#include <numbers>
-
+#include "codegen/kernels/cached_rows.h"
 #include "codegen/kernels/rows.h"
 #include "ptx_templates/ops/launch_shapes.h"
 
 namespace lathe {
 namespace {
 
-int value_bytes(const KernelKey& key) {
-  return key.format == Format::q8_0 ? 1 : row(key.format).bytes;
-}
-
 dev::AttendShape shape(const KernelKey& key) {
-  return dev::attend_shape(key.heads, key.kv_heads, key.head_dim, value_bytes(key));
+  return dev::attend_shape(key.heads, key.kv_heads, key.head_dim, kv_value_bytes(key));
 }
 
 Result<void> check(const KernelKey& key) {
-  LATHE_TRY(in_range("kv_heads", key.kv_heads, 1, 1024));
-  LATHE_TRY(in_range("heads", key.heads, key.kv_heads, 1024));
-  LATHE_TRY(in_range("head_dim", key.head_dim, 32, 256));
+  LATHE_TRY(check_heads(key));
   LATHE_TRY(in_range("rotary", key.rotary, 2, key.head_dim));
   LATHE_TRY(in_range("window", key.window, 0, 1 << 30));
   LATHE_TRY(in_range("splits", key.splits, 1, dev::kAttendMaxSplits));
   LATHE_TRY(in_range("warps", key.warps, 1, 16));
-  if (key.format != Format::f16 && key.format != Format::f32 && key.format != Format::q8_0)
-    return invalid("a KV cache of {} is not covered; f32, f16 and q8_0 are", row(key.format).name);
-  if (key.heads % key.kv_heads || key.heads / key.kv_heads > 16)
-    return invalid("heads is {}; it must be 1 to 16 times kv_heads ({})", key.heads, key.kv_heads);
   const int unit = key.format == Format::q8_0 ? 32 : 8;
   if (key.head_dim % unit)
     return invalid("head_dim is {}; with a KV cache of {} it must be a multiple of {}",
@@ -47,7 +35,7 @@ Result<void> check(const KernelKey& key) {
 }
 
 Geometry geometry(const KernelKey& key) {
-  const int bytes = dev::attend_bytes(key.heads, key.kv_heads, key.head_dim, value_bytes(key),
+  const int bytes = dev::attend_bytes(key.heads, key.kv_heads, key.head_dim, kv_value_bytes(key),
                                       key.splits, key.warps);
   return {.grid_x = static_cast<unsigned>(key.kv_heads * key.splits),
           .threads = static_cast<unsigned>(key.warps * 32),
@@ -129,98 +117,37 @@ Arguments read_arguments(const KernelKey& key, std::span<void* const> arguments)
   return a;
 }
 
-using Head = std::array<double, 256>;
-
-// Norm (with weights) and rotation of one head of q or k.
-Head turned(const KernelKey& key, const Arguments& a, const float* x, const float* norm) {
-  Head out{};
-  double squares = 0;
-  for (int e = 0; e < key.head_dim; ++e) {
-    out[static_cast<std::size_t>(e)] = received(x[e]);
-    squares += received(x[e]) * received(x[e]);
-  }
-  if (norm) {
-    const double factor = 1 / std::sqrt(squares / key.head_dim + key.epsilon);
-    for (int e = 0; e < key.head_dim; ++e) out[static_cast<std::size_t>(e)] *= factor * norm[e];
-  }
-  const bool halves = key.pairing == Pairing::halves;
-  for (int pair = 0; pair < key.rotary / 2; ++pair) {
-    const double turns =
-        a.position * (static_cast<double>(a.frequencies[2 * pair]) + a.frequencies[2 * pair + 1]);
-    const double angle = 2 * std::numbers::pi * (turns - std::nearbyint(turns));
-    const auto first = static_cast<std::size_t>(halves ? pair : 2 * pair);
-    const std::size_t second = first + static_cast<std::size_t>(halves ? key.rotary / 2 : 1);
-    const double va = out[first], vb = out[second];
-    out[first] = va * std::cos(angle) - vb * std::sin(angle);
-    out[second] = va * std::sin(angle) + vb * std::cos(angle);
-  }
-  return out;
-}
-
-// One head's row of a cache: its values, and for q8_0 the scales behind those of all heads.
-struct CacheRow {
-  std::byte* values;
-  std::byte* scales;
-};
-
-CacheRow cache_row(const KernelKey& key, std::byte* cache, int position, int kv_head) {
-  const std::int64_t width = std::int64_t{key.kv_heads} * key.head_dim;
-  std::byte* at = cache + position * kv_position_bytes(key.format, width);
-  return {at + std::int64_t{kv_head} * key.head_dim * value_bytes(key),
-          at + width + kv_head * (key.head_dim / 32) * 2};
-}
-
-// Through the format's own blocks, so that both agree on what a block of 32 values is.
-void load_row(const KernelKey& key, const CacheRow& from, float* out) {
-  if (key.format != Format::q8_0) return row(key.format).unpack(from.values, key.head_dim, out);
-  for (int b = 0; b < key.head_dim / 32; ++b) {
-    std::byte block[34];
-    std::memcpy(block, from.scales + 2 * b, 2);
-    std::memcpy(block + 2, from.values + 32 * b, 32);
-    row(key.format).unpack(block, 32, out + 32 * b);
-  }
-}
-void store_row(const KernelKey& key, const float* in, const CacheRow& to) {
-  if (key.format != Format::q8_0) return row(key.format).pack(in, key.head_dim, to.values);
-  for (int b = 0; b < key.head_dim / 32; ++b) {
-    std::byte block[34];
-    row(key.format).pack(in + 32 * b, 32, block);
-    std::memcpy(to.scales + 2 * b, block, 2);
-    std::memcpy(to.values + 32 * b, block + 2, 32);
-  }
-}
-
 void append(const KernelKey& key, const Arguments& a, int kv_head) {
   const int d = key.head_dim;
   const float* k = a.qkv + (key.heads + kv_head) * d;
-  const Head turned_key = turned(key, a, k, a.k_norm);
+  const HeadValues turned_key = turned(key, a.position, a.frequencies, k, a.k_norm);
   float values[256];
   for (int e = 0; e < d; ++e)
     values[e] = static_cast<float>(turned_key[static_cast<std::size_t>(e)]);
-  store_row(key, values, cache_row(key, a.k_cache, a.position, kv_head));
+  store_cached(key, values, cache_row(key, a.k_cache, a.position, kv_head));
   for (int e = 0; e < d; ++e) values[e] = static_cast<float>(received(k[key.kv_heads * d + e]));
-  store_row(key, values, cache_row(key, a.v_cache, a.position, kv_head));
+  store_cached(key, values, cache_row(key, a.v_cache, a.position, kv_head));
 }
 
 void attend_head(const KernelKey& key, const Arguments& a, int head) {
   const int d = key.head_dim, kv_head = head / (key.heads / key.kv_heads);
-  const Head query = turned(key, a, a.qkv + head * d, a.q_norm);
+  const HeadValues query = turned(key, a.position, a.frequencies, a.qkv + head * d, a.q_norm);
   const int first = key.window > 0 ? std::max(0, a.position - key.window + 1) : 0;
   std::vector<double> scores;
   float values[256];
   double maximum = -3.0e38, total = 0;
   for (int p = first; p <= a.position; ++p) {
-    load_row(key, cache_row(key, a.k_cache, p, kv_head), values);
+    load_cached(key, cache_row(key, a.k_cache, p, kv_head), values);
     double dot = 0;
     for (int e = 0; e < d; ++e) dot += query[static_cast<std::size_t>(e)] * values[e];
     scores.push_back(dot * key.scale);
     maximum = std::max(maximum, scores.back());
   }
-  Head sums{};
+  HeadValues sums{};
   for (int p = first; p <= a.position; ++p) {
     const double weight = std::exp(scores[static_cast<std::size_t>(p - first)] - maximum);
     total += weight;
-    load_row(key, cache_row(key, a.v_cache, p, kv_head), values);
+    load_cached(key, cache_row(key, a.v_cache, p, kv_head), values);
     for (int e = 0; e < d; ++e) sums[static_cast<std::size_t>(e)] += weight * values[e];
   }
   for (int e = 0; e < d; ++e)
@@ -230,7 +157,7 @@ void attend_head(const KernelKey& key, const Arguments& a, int head) {
 void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {
   const Arguments a = read_arguments(key, arguments);
   const int visible = key.window > 0 ? std::min(key.window, a.position + 1) : a.position + 1;
-  const int splits = dev::attend_splits(visible, key.head_dim, value_bytes(key), key.splits);
+  const int splits = dev::attend_splits(visible, key.head_dim, kv_value_bytes(key), key.splits);
   const auto [first, last] = share(key.kv_heads, part, parts);
   const int group = key.heads / key.kv_heads;
   for (auto kv_head = static_cast<int>(first); kv_head < last; ++kv_head) {

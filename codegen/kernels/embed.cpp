@@ -1,5 +1,5 @@
-// Owns the embed row: y[k] = scale * table[token]. Device code: ptx_templates/ops/embed.h for a
-// table of blocks, ops/embed_tiles.h for one in tiles.
+// Owns the embed row: y[k] = scale * table[token], for one token or those of a chunk. Device code:
+// ptx_templates/ops/embed.h for a table of blocks, ops/embed_tiles.h for one in tiles.
 #include "codegen/kernels/rows.h"
 #include "lathe/codegen/tile.h"
 
@@ -17,6 +17,7 @@ bool in_tiles(const KernelKey& key) {
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(whole_blocks(key));
   LATHE_TRY(in_range("n", key.n, 1, 1 << 30));
+  LATHE_TRY(has_tokens(key));
   if (in_tiles(key)) LATHE_TRY(has_tiles(key));
   LATHE_TRY(in_range("warps", key.warps, 1, 32));
   if (!std::isfinite(key.scale)) return invalid("scale is not finite");
@@ -25,14 +26,16 @@ Result<void> check(const KernelKey& key) {
 
 Geometry geometry(const KernelKey& key) {
   const int values_per_thread = !in_blocks(key) ? 1 : in_tiles(key) ? 4 : 32;
-  return per_element(key.k / values_per_thread, key.warps);
+  Geometry geometry = per_element(key.k / values_per_thread, key.warps);
+  geometry.grid_y = static_cast<unsigned>(key.tokens);
+  return geometry;
 }
 
 std::vector<Param> params(const KernelKey& key) {
   const Matrix matrix = {key.format, key.n, key.k};
   return {in_tiles(key) ? tiles_param("table", matrix, Access::read) : blocks_in("table", key),
-          {"token", Access::read, Element::i32, 4, 4, false, false},
-          vector_out("y", key.k)};
+          {"token", Access::read, Element::i32, key.tokens * 4ll, 4, false, false},
+          vector_out("y", std::int64_t{key.tokens} * key.k)};
 }
 
 OpCall call(const KernelKey& key) {
@@ -51,18 +54,22 @@ OpCall call(const KernelKey& key) {
 }
 
 Cost cost(const KernelKey& key) {
-  return {row_bytes(key.format, key.k) + 4, key.k * 4ll, key.k * 2ll};
+  // The tokens may all be the same.
+  const std::int64_t values = std::int64_t{key.tokens} * key.k;
+  return {row_bytes(key.format, key.k) + key.tokens * 4ll, values * 4, values * 2};
 }
 
 void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int) {
   if (part != 0) return;
   const auto* table = static_cast<const std::byte*>(arguments[0]);
-  const std::int32_t token = *static_cast<const std::int32_t*>(arguments[1]);
+  const auto* tokens = static_cast<const std::int32_t*>(arguments[1]);
   auto* y = static_cast<float*>(arguments[2]);
-  const std::int64_t id = token >= 0 && token < key.n ? token : 0;
-  row(key.format).unpack(table + id * row_bytes(key.format, key.k), key.k, y);
-  for (int i = 0; i < key.k; ++i)
-    y[i] = static_cast<float>(static_cast<double>(key.scale) * static_cast<double>(y[i]));
+  for (int m = 0; m < key.tokens; ++m, y += key.k) {
+    const std::int64_t id = tokens[m] >= 0 && tokens[m] < key.n ? tokens[m] : 0;
+    row(key.format).unpack(table + id * row_bytes(key.format, key.k), key.k, y);
+    for (int i = 0; i < key.k; ++i)
+      y[i] = static_cast<float>(static_cast<double>(key.scale) * static_cast<double>(y[i]));
+  }
 }
 
 }  // namespace

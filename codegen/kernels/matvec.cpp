@@ -15,16 +15,7 @@ Result<void> check(const KernelKey& key) {
   LATHE_TRY(in_range("stages", key.stages, 1, 16));
   if (key.warps % 4 != 0 || key.warps < 4 || key.warps > dev::kPhaseWarps)
     return invalid("warps is {}; it must be 4, 8, 12 or 16", key.warps);
-  LATHE_TRY(in_range("k", key.k, 32, 1 << 17));
-  if (key.k % 32 != 0) return invalid("k is {}; it must be a multiple of 32", key.k);
-  LATHE_TRY(in_range("n", key.n, 1, 1 << 30));
-  LATHE_TRY(in_range("n_b", key.n_b, 0, 1 << 30));
-  LATHE_TRY(in_range("n_c", key.n_c, 0, key.n_b > 0 ? 1 << 30 : 0));
-  for (const auto& [format, n] : matrices(key)) {
-    if (n == 0) continue;
-    if (tile_number(format) < 0) return invalid("{} weights have no decode core", row(format).name);
-    if (const auto shape = tile_shape(format, n, key.k); !shape) return shape.error();
-  }
+  LATHE_TRY(check_matrices(key, 1 << 30));
   // As many as a stream entry counts (ops/step_records.h).
   for (const auto& [format, n] : matrices(key))
     if (ceil_div(ceil_div(n, 16), key.blocks) > 65535)
@@ -35,9 +26,6 @@ Result<void> check(const KernelKey& key) {
   if (tiles * (key.blocks + 1) > (std::int64_t{1} << 31))
     return invalid("{} row tiles are too many for {} blocks", tiles, key.blocks);
   if (key.gated) {
-    if (key.n_b != key.n || key.n_c != 0)
-      return invalid("n_b is {}; with gated rows it must be n ({}), and n_c 0", key.n_b, key.n);
-    if (key.residual || key.bias) return invalid("gated rows have neither bias nor residual");
     if (!key.norm) return invalid("gated rows need norm");
     // Gates are kept where their sums and the ups' may not fit at once.
     const int most = ceil_div(ceil_div(key.n, 16), key.blocks);
@@ -62,20 +50,9 @@ Geometry geometry(const KernelKey& key) {
           .shared_bytes = static_cast<unsigned>(matvec_shared_bytes(key))};
 }
 
-int rows(const KernelKey& key) {
-  return key.gated ? key.n : key.n + key.n_b + key.n_c;
-}
-
-constexpr const char* kWeightNames[] = {"weights", "weights_b", "weights_c"};
-constexpr const char* kBiasNames[] = {"bias", "bias_b", "bias_c"};
-
 std::vector<Param> params(const KernelKey& key) {
   std::vector<Param> out;
-  std::size_t i = 0;
-  for (const auto& [format, n] : matrices(key)) {
-    if (n > 0) out.push_back(tiles_param(kWeightNames[i], Matrix{format, n, key.k}, Access::read));
-    ++i;
-  }
+  add_weights(key, out);
   out.push_back(vector_in("x", key.k));
   if (key.norm) out.push_back(vector_in("norm", key.k));
   if (key.joined) {
@@ -83,13 +60,9 @@ std::vector<Param> params(const KernelKey& key) {
     out.push_back(vector_in("stream", key.k));
     out.push_back(vector_out("joined_stream", key.k));
   }
-  i = 0;
-  for (const auto& [format, n] : matrices(key)) {
-    if (key.bias && n > 0) out.push_back(vector_in(kBiasNames[i], n));
-    ++i;
-  }
-  if (key.residual) out.push_back(vector_in("residual", rows(key)));
-  out.push_back(vector_out("y", rows(key)));
+  add_biases(key, out);
+  if (key.residual) out.push_back(vector_in("residual", rows_of(key)));
+  out.push_back(vector_out("y", rows_of(key)));
   return out;
 }
 
@@ -109,9 +82,7 @@ OpCall call(const KernelKey& key) {
   const Result<TileShape> shape = tile_shape(key.format, key.n, key.k);
   call.arguments.push_back(integer(key.k));
   call.arguments.push_back(integer(shape ? shape->subs : 0));
-  for (const auto& [format, n] : matrices(key)) call.arguments.push_back(integer(n));
-  for (const auto& [format, n] : matrices(key))
-    call.arguments.push_back(integer(tile_number(n > 0 ? format : key.format)));
+  add_matrix_numbers(key, call.arguments);
   for (const auto& [format, n] : matrices(key)) {
     const Result<TileShape> tiles = tile_shape(format, n, key.k);
     call.arguments.push_back(integer(n > 0 && tiles ? tiles->tile_bytes : 0));
@@ -124,21 +95,10 @@ OpCall call(const KernelKey& key) {
 }
 
 Cost cost(const KernelKey& key) {
-  std::int64_t bytes = 0, products = 0;
-  for (const auto& [format, n] : matrices(key)) {
-    if (n == 0) continue;
-    bytes += n * row_bytes(format, key.k);
-    products += std::int64_t{n} * key.k;
-  }
+  const auto [bytes, products] = weight_totals(key);
   const std::int64_t vectors = key.k * (1 + (key.norm ? 1 : 0) + (key.joined ? 2 : 0)) +
-                               rows(key) * ((key.bias ? 1 : 0) + (key.residual ? 1 : 0));
-  return {bytes + vectors * 4, (rows(key) + (key.joined ? key.k : 0)) * 4ll, 2 * products};
-}
-
-double inverse_rms(std::span<const double> x, double epsilon) {
-  double squares = 0;
-  for (const double v : x) squares += v * v;
-  return 1 / std::sqrt(squares / static_cast<double>(x.size()) + epsilon);
+                               rows_of(key) * ((key.bias ? 1 : 0) + (key.residual ? 1 : 0));
+  return {bytes + vectors * 4, (rows_of(key) + (key.joined ? key.k : 0)) * 4ll, 2 * products};
 }
 
 void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {
@@ -177,13 +137,7 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   const auto dot = [&](std::size_t m, std::int64_t r) {
     const FormatRow& format = row(matrices(key)[m].format);
     format.unpack(weights[m] + r * row_bytes(format.format, key.k), key.k, w.data());
-    double sums[8] = {};
-    std::size_t i = 0;
-    for (; i + 8 <= k; i += 8)
-      for (std::size_t j = 0; j < 8; ++j) sums[j] += static_cast<double>(w[i + j]) * x[i + j];
-    for (; i < k; ++i) sums[0] += static_cast<double>(w[i]) * x[i];
-    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) +
-           ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+    return dot_product(w, x.data());
   };
   if (key.gated) {
     const auto [first, last] = share(key.n, part, parts);
@@ -206,6 +160,73 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
 }
 
 }  // namespace
+
+Result<void> check_matrices(const KernelKey& key, int most_rows) {
+  LATHE_TRY(in_range("k", key.k, 32, 1 << 17));
+  if (key.k % 32 != 0) return invalid("k is {}; it must be a multiple of 32", key.k);
+  LATHE_TRY(in_range("n", key.n, 1, most_rows));
+  LATHE_TRY(in_range("n_b", key.n_b, 0, most_rows));
+  LATHE_TRY(in_range("n_c", key.n_c, 0, key.n_b > 0 ? most_rows : 0));
+  for (const auto& [format, n] : matrices(key)) {
+    if (n == 0) continue;
+    if (tile_number(format) < 0) return invalid("{} weights have no decode core", row(format).name);
+    if (const auto shape = tile_shape(format, n, key.k); !shape) return shape.error();
+  }
+  if (!key.gated) return {};
+  if (key.n_b != key.n || key.n_c != 0)
+    return invalid("n_b is {}; with gated rows it must be n ({}), and n_c 0", key.n_b, key.n);
+  if (key.residual || key.bias) return invalid("gated rows have neither bias nor residual");
+  return {};
+}
+
+int rows_of(const KernelKey& key) {
+  return key.gated ? key.n : key.n + key.n_b + key.n_c;
+}
+
+void add_weights(const KernelKey& key, std::vector<Param>& params) {
+  const char* const names[] = {"weights", "weights_b", "weights_c"};
+  for (std::size_t i = 0; i < 3; ++i)
+    if (const auto [format, n] = matrices(key)[i]; n > 0)
+      params.push_back(tiles_param(names[i], Matrix{format, n, key.k}, Access::read));
+}
+
+void add_biases(const KernelKey& key, std::vector<Param>& params) {
+  const char* const names[] = {"bias", "bias_b", "bias_c"};
+  for (std::size_t i = 0; i < 3; ++i)
+    if (const int n = matrices(key)[i].n; key.bias && n > 0)
+      params.push_back(vector_in(names[i], n));
+}
+
+void add_matrix_numbers(const KernelKey& key, std::vector<OpArgument>& arguments) {
+  for (const auto& [format, n] : matrices(key)) arguments.push_back(integer(n));
+  for (const auto& [format, n] : matrices(key))
+    arguments.push_back(integer(tile_number(n > 0 ? format : key.format)));
+}
+
+WeightTotals weight_totals(const KernelKey& key) {
+  WeightTotals out;
+  for (const auto& [format, n] : matrices(key)) {
+    if (n == 0) continue;
+    out.bytes += n * row_bytes(format, key.k);
+    out.values += std::int64_t{n} * key.k;
+  }
+  return out;
+}
+
+double dot_product(std::span<const float> w, const double* x) {
+  double sums[8] = {};
+  std::size_t i = 0;
+  for (; i + 8 <= w.size(); i += 8)
+    for (std::size_t j = 0; j < 8; ++j) sums[j] += static_cast<double>(w[i + j]) * x[i + j];
+  for (; i < w.size(); ++i) sums[0] += static_cast<double>(w[i]) * x[i];
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+double inverse_rms(std::span<const double> x, double epsilon) {
+  double squares = 0;
+  for (const double v : x) squares += v * v;
+  return 1 / std::sqrt(squares / static_cast<double>(x.size()) + epsilon);
+}
 
 int tile_number(Format format) {
   switch (format) {

@@ -2,6 +2,7 @@
 #include "codegen/kernels/rows.h"
 
 #include "lathe/codegen/tile.h"
+#include "ptx_templates/ops/launch_shapes.h"
 
 namespace lathe {
 
@@ -29,6 +30,27 @@ Param tiles_param(const char* name, const Matrix& matrix, Access access) {
   const Result<TileShape> shape = tile_shape(matrix.format, matrix.n, matrix.k);
   return {name,  access, Element::tiles, shape ? shape->bytes() : 0, 16, false,
           false, false,  matrix};
+}
+
+namespace {
+constexpr double kOperandFactor = 1.0 / 16;  // ops/launch_shapes.h
+}  // namespace
+
+Param operands_in(const char* name, int tokens, int k) {
+  const std::int64_t rows = dev::round_up(tokens, dev::kMatmulTokens);
+  return {name, Access::read, Element::f16, rows * dev::operand_width(k) * 2, 16};
+}
+Param operands_out(const char* name, int tokens, int k) {
+  return {name, Access::write, Element::f16, std::int64_t{tokens} * dev::operand_width(k) * 2, 16};
+}
+Result<void> has_tokens(const KernelKey& key) {
+  return in_range("tokens", key.tokens, 1, kMostChunkTokens);
+}
+double operand(const std::uint16_t* row, int i) {
+  return static_cast<double>(f16_to_f32(row[dev::operand_at(i)])) / kOperandFactor;
+}
+void set_operand(std::uint16_t* row, int i, double value) {
+  row[dev::operand_at(i)] = f32_to_f16(static_cast<float>(value * kOperandFactor));
 }
 
 std::vector<OpArgument> parameters(int count) {

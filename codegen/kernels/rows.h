@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lathe/codegen/kernel_table.h"
-#include "ptx_templates/isa/shape_math.h"
+#include "ptx_templates/ops/launch_shapes.h"
 
 namespace lathe {
 
@@ -32,6 +32,10 @@ extern const KernelRow kMatvecRow;
 extern const KernelRow kAttendRow;
 extern const KernelRow kTopKRow;
 extern const KernelRow kSampleRow;
+extern const KernelRow kNormTokensRow;
+extern const KernelRow kMatmulRow;
+extern const KernelRow kAppendTokensRow;
+extern const KernelRow kAttendTokensRow;
 
 template <typename... Args>
 Error invalid(fmt::format_string<Args...> text, Args&&... args) {
@@ -53,6 +57,19 @@ inline Param vector_in(const char* name, std::int64_t values, bool may_alias = f
 inline Param vector_out(const char* name, std::int64_t values) {
   return {name, Access::write, Element::f32, values * 4, 16, false, false};
 }
+// Operands of matmul for `tokens` tokens (ops/launch_shapes.h), padded to whole blocks of tokens.
+Param operands_in(const char* name, int tokens, int k);
+Param operands_out(const char* name, int tokens, int k);
+// How many tokens a chunk has, and the position of the first.
+inline Param chunk_in() {
+  return {"chunk", Access::read, Element::i32, 8, 4};
+}
+// A chunk's tokens in a key that is one of a chunk.
+Result<void> has_tokens(const KernelKey& key);
+// Value i of an operand row, and its place.
+double operand(const std::uint16_t* row, int i);
+void set_operand(std::uint16_t* row, int i, double value);
+
 inline Param position_in() {
   return {"position", Access::read, Element::i32, 4, 4, false, false};
 }

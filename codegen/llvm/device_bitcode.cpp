@@ -1,14 +1,18 @@
 // Owns the set of device functions in the bitcode: this file is compiled for NVPTX by clang, not
 // for the host.
+#include "ptx_templates/ops/append_tokens.h"
 #include "ptx_templates/ops/argmax.h"
 #include "ptx_templates/ops/attend.h"
+#include "ptx_templates/ops/attend_tokens.h"
 #include "ptx_templates/ops/attention.h"
 #include "ptx_templates/ops/embed.h"
 #include "ptx_templates/ops/embed_tiles.h"
 #include "ptx_templates/ops/gemv.h"
 #include "ptx_templates/ops/glu.h"
 #include "ptx_templates/ops/kv_cache.h"
+#include "ptx_templates/ops/matmul.h"
 #include "ptx_templates/ops/matvec.h"
+#include "ptx_templates/ops/norm_tokens.h"
 #include "ptx_templates/ops/retile.h"
 #include "ptx_templates/ops/rms_norm.h"
 #include "ptx_templates/ops/rope.h"

@@ -131,6 +131,13 @@ LATHE_DEVICE f32 round_even(f32 a) {
   return r;
 }
 
+// 2^a to 2 ulp, 0 below 2^-126.
+LATHE_DEVICE f32 power_of_two_near(f32 a) {
+  f32 r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
+  return r;
+}
+
 LATHE_DEVICE f32 f16_to_f32(u32 bits) {
   f32 r;
   asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(static_cast<u16>(bits)));

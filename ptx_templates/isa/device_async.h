@@ -104,6 +104,21 @@ LATHE_DEVICE void copy_barrier_wait(u64* barrier, u32 parity) {
       : "memory");
 }
 
+// Copies of 16 bytes by each thread, between addresses that are multiples of 16, and the wait for
+// all but the `kLeft` last groups of this thread's copies.
+LATHE_DEVICE void copy_async(void* shared, const void* global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)),
+               "l"(global)
+               : "memory");
+}
+LATHE_DEVICE void copy_async_group() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int kLeft>
+LATHE_DEVICE void copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
+
 // Programmatic dependent launch: the next kernel of the stream may start now; and the wait for all
 // memory of the kernel before. Without that launch attribute both do nothing.
 LATHE_DEVICE void allow_dependents() {

@@ -5,7 +5,7 @@
 // g + 8 and columns 2t, 2t + 1, 2t, 2t + 1.
 #pragma once
 
-#include "isa/device.h"
+#include "isa/device_async.h"
 
 namespace lathe::dev {
 
@@ -56,6 +56,103 @@ LATHE_DEVICE void mma_bf16_k16(f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 
       "{%8, %9}, {%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+// B words of 32 rows and 8 columns from shared memory that has them column by column: lane i gives
+// the address of 8 f16, of column i % 8 from row 8 (i / 8) on. Words 0 and 1 are those of the first
+// 16 rows, 2 and 3 of the others.
+LATHE_DEVICE void load_columns(u32 (&b)[4], const void* column) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(b[0]), "=r"(b[1]), "=r"(b[2]), "=r"(b[3])
+               : "r"(shared_address(column))
+               : "memory");
+}
+// B words of 16 rows and 16 columns from shared memory that has them row by row: lane i gives the
+// address of 8 f16, of row i % 16 from column 8 (i / 16) on, a multiple of 16 bytes. Words 0 and 1
+// are those of the first 8 columns, 2 and 3 of the others.
+LATHE_DEVICE void load_transposed(u32 (&b)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(b[0]), "=r"(b[1]), "=r"(b[2]), "=r"(b[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+// The products of four warps, from sm_90a on: warps 4 i ... 4 i + 3 of a block call together. c +=
+// A B for each warp's own 16 x 16 f16 and the 16 x 128 f16 that all four share: 128 columns of 64
+// f16 in shared memory, of which `rows` are the first of the 16 rows. Column i is 128 bytes from i
+// * 128 on within `columns`, a multiple of 1024, its piece j of 16 bytes at 16 (j ^ i % 8). c[j] is
+// a fragment of columns 8 j ... 8 j + 7.
+//
+// Between group_begin() and group_end() nothing waits: operands and sums are not to be touched
+// until group_wait() has waited for all groups of products but the last kLeft.
+LATHE_DEVICE void group_multiply(f32 (&c)[16][4], u32 a0, u32 a1, u32 a2, u32 a3,
+                                 const void* columns, int rows) {
+  // Columns of 128 bytes, swizzled; 1024 bytes from eight of them to the next.
+  const u64 b = static_cast<u64>((shared_address(columns) + static_cast<u32>(rows) * 2) >> 4) |
+                1ull << 16 | 64ull << 32 | 1ull << 62;
+  asm volatile(
+      "{.reg .pred adds; setp.ne.b32 adds, 1, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "
+      "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, "
+      "%47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "
+      "%62, %63"
+      "}, {%64, %65, %66, %67}, %68, adds, 1, 1, 0;}"
+      : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]), "+f"(c[1][1]),
+        "+f"(c[1][2]), "+f"(c[1][3]), "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]),
+        "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]), "+f"(c[3][3]), "+f"(c[4][0]), "+f"(c[4][1]),
+        "+f"(c[4][2]), "+f"(c[4][3]), "+f"(c[5][0]), "+f"(c[5][1]), "+f"(c[5][2]), "+f"(c[5][3]),
+        "+f"(c[6][0]), "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]), "+f"(c[7][0]), "+f"(c[7][1]),
+        "+f"(c[7][2]), "+f"(c[7][3]), "+f"(c[8][0]), "+f"(c[8][1]), "+f"(c[8][2]), "+f"(c[8][3]),
+        "+f"(c[9][0]), "+f"(c[9][1]), "+f"(c[9][2]), "+f"(c[9][3]), "+f"(c[10][0]), "+f"(c[10][1]),
+        "+f"(c[10][2]), "+f"(c[10][3]), "+f"(c[11][0]), "+f"(c[11][1]), "+f"(c[11][2]),
+        "+f"(c[11][3]), "+f"(c[12][0]), "+f"(c[12][1]), "+f"(c[12][2]), "+f"(c[12][3]),
+        "+f"(c[13][0]), "+f"(c[13][1]), "+f"(c[13][2]), "+f"(c[13][3]), "+f"(c[14][0]),
+        "+f"(c[14][1]), "+f"(c[14][2]), "+f"(c[14][3]), "+f"(c[15][0]), "+f"(c[15][1]),
+        "+f"(c[15][2]), "+f"(c[15][3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
+}
+LATHE_DEVICE void group_begin() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+LATHE_DEVICE void group_end() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+template <int kLeft>
+LATHE_DEVICE void group_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
+}
+// A sum that is touched after the wait, and not before.
+LATHE_DEVICE void group_sum(f32& v) {
+  asm volatile("" : "+f"(v)::"memory");
+}
+// What this thread's copies have brought to shared memory is there for group_multiply(), once the
+// copies have been waited for and the block has met.
+LATHE_DEVICE void group_operands_ready() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Pairs of f16: each result is rounded once.
+LATHE_DEVICE u32 half2(f32 low, f32 high) {
+  u32 r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+LATHE_DEVICE u32 half2_add(u32 a, u32 b) {
+  u32 r;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+LATHE_DEVICE u32 half2_multiply(u32 a, u32 b) {
+  u32 r;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+LATHE_DEVICE u32 half2_fma(u32 a, u32 b, u32 c) {
+  u32 r;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+  return r;
 }
 
 }  // namespace lathe::dev

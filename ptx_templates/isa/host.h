@@ -86,6 +86,10 @@ LATHE_DEVICE f32 round_even(f32 a) {
   return std::nearbyint(a);
 }
 
+LATHE_DEVICE f32 power_of_two_near(f32 a) {
+  return std::exp2(a);
+}
+
 LATHE_DEVICE f32 f16_to_f32(u32 bits) {
   return lathe::f16_to_f32(static_cast<u16>(bits));
 }

@@ -58,6 +58,13 @@ LATHE_DEVICE void copy_barrier_wait(u64* barrier, u32 parity) {
   while ((*barrier & 1) == parity) emulation::pause_for_memory();
 }
 
+LATHE_DEVICE void copy_async(void* shared, const void* global) {
+  std::memcpy(shared, global, 16);
+}
+LATHE_DEVICE void copy_async_group() {}
+template <int kLeft>
+LATHE_DEVICE void copy_async_wait() {}
+
 LATHE_DEVICE void allow_dependents() {}
 LATHE_DEVICE void wait_for_predecessor() {}
 

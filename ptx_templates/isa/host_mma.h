@@ -1,6 +1,8 @@
 // Owns the host twins of isa/device_mma.h.
 #pragma once
 
+#include <cmath>
+
 #include "isa/host.h"
 
 namespace lathe::emulation {
@@ -79,6 +81,93 @@ LATHE_DEVICE void mma_f16_k16(f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b
 }
 LATHE_DEVICE void mma_bf16_k16(f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
   host_mma_half(c, {a0, a1, a2, a3, b0, b1}, [](u32 bits) { return as_f32(bits << 16); });
+}
+
+LATHE_DEVICE f32 low_half(u32 pair) {
+  return lathe::f16_to_f32(static_cast<u16>(pair));
+}
+LATHE_DEVICE f32 high_half(u32 pair) {
+  return lathe::f16_to_f32(static_cast<u16>(pair >> 16));
+}
+LATHE_DEVICE u32 half2(f32 low, f32 high) {
+  return lathe::f32_to_f16(low) | static_cast<u32>(lathe::f32_to_f16(high)) << 16;
+}
+
+LATHE_DEVICE void load_columns(u32 (&b)[4], const void* column) {
+  const u32 mine = static_cast<u32>(static_cast<const u8*>(column) - shared_memory());
+  const auto lanes = emulation::gather(&mine, 1);
+  const int lane = thread_index() & 31, g = lane / 4, t = lane % 4;
+  for (int i = 0; i < 4; ++i)
+    b[i] = reinterpret_cast<const u32*>(shared_memory() + lanes[8 * i + g][0])[t];
+}
+
+LATHE_DEVICE void load_transposed(u32 (&b)[4], const void* row) {
+  const u32 mine = static_cast<u32>(static_cast<const u8*>(row) - shared_memory());
+  const auto lanes = emulation::gather(&mine, 1);
+  const int lane = thread_index() & 31, g = lane / 4, t = lane % 4;
+  for (int i = 0; i < 4; ++i) {
+    u32 pair[2];
+    for (int j = 0; j < 2; ++j)
+      pair[j] = reinterpret_cast<const u16*>(shared_memory() + lanes[8 * i + 2 * t + j][0])[g];
+    b[i] = pair[0] | pair[1] << 16;
+  }
+}
+
+LATHE_DEVICE void group_multiply(f32 (&c)[16][4], u32 a0, u32 a1, u32 a2, u32 a3,
+                                 const void* columns, int rows) {
+  const u32 words[] = {a0, a1, a2, a3};
+  const auto lanes = emulation::gather(words, 4);
+  const int lane = thread_index() & 31, g = lane / 4, t = lane % 4;
+  f32 a[2][16], b[16];
+  for (int k = 0; k < 16; k += 2) {
+    for (int i = 0; i < 2; ++i) {
+      const u32 word = lanes[4 * g + k % 8 / 2][2 * (k / 8) + i];
+      a[i][k] = low_half(word);
+      a[i][k + 1] = high_half(word);
+    }
+  }
+  for (int column = 2 * t; column < 128; column += column % 2 ? 7 : 1) {
+    const u8* at = static_cast<const u8*>(columns) + column * 128;
+    for (int k = 0; k < 16; ++k)
+      b[k] = lathe::f16_to_f32(
+          reinterpret_cast<const u16*>(at + ((rows + k) / 8 ^ column % 8) * 16)[k % 8]);
+    for (int i = 0; i < 2; ++i) {
+      f32& to = c[column / 8][2 * i + column % 2];
+      double sum = static_cast<double>(to);
+      for (int k = 0; k < 16; ++k) sum += static_cast<double>(a[i][k]) * static_cast<double>(b[k]);
+      to = static_cast<f32>(sum);
+    }
+  }
+}
+LATHE_DEVICE void group_begin() {}
+LATHE_DEVICE void group_end() {}
+template <int kLeft>
+LATHE_DEVICE void group_wait() {}
+LATHE_DEVICE void group_sum(f32&) {}
+LATHE_DEVICE void group_operands_ready() {}
+
+// Exact but for one rounding: what a double loses is made odd, so that it rounds as the rest would.
+LATHE_DEVICE u16 rounded_half(double exact) {
+  f32 v = static_cast<f32>(exact);
+  if (static_cast<double>(v) != exact && !std::isnan(exact) && !std::isinf(v)) {
+    const bool beyond = std::fabs(static_cast<double>(v)) > std::fabs(exact);
+    if (beyond) v = std::nextafter(v, 0.0f);
+    v = as_f32(as_u32(v) | 1u);
+  }
+  return lathe::f32_to_f16(v);
+}
+LATHE_DEVICE u32 half2_fma(u32 a, u32 b, u32 c) {
+  const auto one = [](f32 x, f32 y, f32 z) {
+    return rounded_half(static_cast<double>(x) * static_cast<double>(y) + static_cast<double>(z));
+  };
+  return one(low_half(a), low_half(b), low_half(c)) |
+         static_cast<u32>(one(high_half(a), high_half(b), high_half(c))) << 16;
+}
+LATHE_DEVICE u32 half2_add(u32 a, u32 b) {
+  return half2_fma(a, 0x3c003c00u, b);
+}
+LATHE_DEVICE u32 half2_multiply(u32 a, u32 b) {
+  return half2_fma(a, b, 0x80008000u);
 }
 
 }  // namespace lathe::dev

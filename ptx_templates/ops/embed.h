@@ -44,17 +44,19 @@ LATHE_DEVICE void embed_values(const u8* table, const i32* token, int index, int
   store(index, scale * Decoder::value(table + embed_row(token, n) * row_bytes, index));
 }
 
-// For each format its kernel, and the share of one thread in a persistent kernel.
-#define LATHE_EMBED_OP(name, body, Decoder)                                                        \
-  LATHE_OP name(const u8* table, const i32* token, f32* y, int k, int n, int warps, f32 scale) {   \
-    body<Decoder>(table, token, block_x() * warps * kWarp + thread_index(), k, n, scale,           \
-                  [=](int at, f32 value) { y[at] = value; });                                      \
-  }                                                                                                \
-  template <int = 0>                                                                               \
-  LATHE_DEVICE void name##_share(const Exchange& e, const u8* table, const i32* token, f32* y,     \
-                                 int index, int k, int n, f32 scale) {                             \
-    body<Decoder>(table, token, index, k, n, scale,                                                \
-                  [=](int at, f32 value) { send(e, y + at, value); });                             \
+// For each format its kernel, with a row of blocks for each token of a chunk, and the share of one
+// thread in a persistent kernel.
+#define LATHE_EMBED_OP(name, body, Decoder)                                                      \
+  LATHE_OP name(const u8* table, const i32* token, f32* y, int k, int n, int warps, f32 scale) { \
+    f32* row = y + static_cast<i64>(block_y()) * k;                                              \
+    body<Decoder>(table, token + block_y(), block_x() * warps * kWarp + thread_index(), k, n,    \
+                  scale, [=](int at, f32 value) { row[at] = value; });                           \
+  }                                                                                              \
+  template <int = 0>                                                                             \
+  LATHE_DEVICE void name##_share(const Exchange& e, const u8* table, const i32* token, f32* y,   \
+                                 int index, int k, int n, f32 scale) {                           \
+    body<Decoder>(table, token, index, k, n, scale,                                              \
+                  [=](int at, f32 value) { send(e, y + at, value); });                           \
   }
 
 LATHE_EMBED_OP(embed_f32, embed_values, F32)

@@ -163,23 +163,24 @@ LATHE_DEVICE f32 half_tile_value(const u8* table, i64 row, int column, int k, in
 }
 
 // For each format its kernel, and the share of one thread in a persistent kernel.
-#define LATHE_TILES_OP(name, Raw, Tiles, zero)                                                 \
-  LATHE_OP name(const u8* table, const i32* token, f32* y, int k, int n, int subs, int warps,  \
-                f32 scale) {                                                                   \
-    embed_tiles<Raw, Tiles>(                                                                   \
-        table, token, block_x() * warps * kWarp + thread_index(), k, n, subs, scale, zero,     \
-        [=](int at, const f32x4& v) { *reinterpret_cast<f32x4*>(y + at) = v; });               \
-  }                                                                                            \
-  template <int = 0>                                                                           \
-  LATHE_DEVICE void name##_share(const Exchange& e, const u8* table, const i32* token, f32* y, \
-                                 int index, int k, int n, int subs, f32 scale) {               \
-    embed_tiles<Raw, Tiles>(table, token, index, k, n, subs, scale, zero,                      \
-                            [=](int at, const f32x4& v) {                                      \
-                              send(e, y + at, v.x);                                            \
-                              send(e, y + at + 1, v.y);                                        \
-                              send(e, y + at + 2, v.z);                                        \
-                              send(e, y + at + 3, v.w);                                        \
-                            });                                                                \
+#define LATHE_TILES_OP(name, Raw, Tiles, zero)                                                   \
+  LATHE_OP name(const u8* table, const i32* token, f32* y, int k, int n, int subs, int warps,    \
+                f32 scale) {                                                                     \
+    f32* row = y + static_cast<i64>(block_y()) * k;                                              \
+    embed_tiles<Raw, Tiles>(                                                                     \
+        table, token + block_y(), block_x() * warps * kWarp + thread_index(), k, n, subs, scale, \
+        zero, [=](int at, const f32x4& v) { *reinterpret_cast<f32x4*>(row + at) = v; });         \
+  }                                                                                              \
+  template <int = 0>                                                                             \
+  LATHE_DEVICE void name##_share(const Exchange& e, const u8* table, const i32* token, f32* y,   \
+                                 int index, int k, int n, int subs, f32 scale) {                 \
+    embed_tiles<Raw, Tiles>(table, token, index, k, n, subs, scale, zero,                        \
+                            [=](int at, const f32x4& v) {                                        \
+                              send(e, y + at, v.x);                                              \
+                              send(e, y + at + 1, v.y);                                          \
+                              send(e, y + at + 2, v.z);                                          \
+                              send(e, y + at + 3, v.w);                                          \
+                            });                                                                  \
   }
 
 LATHE_TILES_OP(embed_tiles_q4_0, Q4_0, Q4_0Tiles, 8.0f)
@@ -197,11 +198,13 @@ LATHE_TILES_OP(embed_tiles_iq4_xs, IQ4_XS, IQ4_XSTiles, 0.0f)
 LATHE_TILES_OP(embed_tiles_mxfp4, MXFP4, MXFP4Tiles, 0.0f)
 
 // The same for f16 and bf16, whose rows may have any length: a thread of the kernel has one value.
-#define LATHE_HALVES_OP(name, Decoder)                                                        \
+#define LATHE_HALVES_OP(name, Decoder)                                                            \
   LATHE_OP name(const u8* table, const i32* token, f32* y, int k, int n, int subs, int warps,     \
                 f32 scale) {                                                                      \
     const int i = block_x() * warps * kWarp + thread_index();                                     \
-    if (i < k) y[i] = scale * half_tile_value<Decoder>(table, embed_row(token, n), i, k, subs);   \
+    if (i < k)                                                                                    \
+      y[static_cast<i64>(block_y()) * k + i] =                                                    \
+          scale * half_tile_value<Decoder>(table, embed_row(token + block_y(), n), i, k, subs);   \
   }                                                                                               \
   template <int = 0>                                                                              \
   LATHE_DEVICE void name##_share(const Exchange& e, const u8* table, const i32* token, f32* y,    \

@@ -222,6 +222,78 @@ LATHE_SHAPE int attend_partial_floats(int group, int head_dim) {
   return round_up(group * (head_dim + 2), 4);
 }
 
+// The f16 operands of matmul: a row of k values per token, with zeros up to whole pairs of
+// sub-blocks. Of 16 values, 4 t + 2 c + d stands at 8 c + 2 t + d, so that the lanes of a fragment,
+// which have four consecutive codes of a weight row, meet the right values. An operand is its value
+// over 16: up to 2^20 it is finite.
+LATHE_SHAPE int operand_width(int k) {
+  return round_up(k, 64);
+}
+LATHE_SHAPE int operand_at(int i) {
+  return (i & ~15) | (i >> 1 & 1) << 3 | (i >> 2 & 3) << 1 | (i & 1);
+}
+
+// A block of matmul takes 128 tokens and eight row tiles. It goes along k in stages of 64 values:
+// their operands, the codes of a pair of sub-blocks of each row tile; apart from them, what else a
+// tile has (fifth bits, scales) for all its stages.
+enum : int {
+  kMatmulTokens = 128,
+  kMatmulRowTiles = 8,
+  kMatmulStages = 4,
+  kMatmulOperandBytes = kMatmulTokens * 128,
+};
+// Blocks of so many rows; of gates and as many ups.
+LATHE_SHAPE int matmul_row_blocks(int n, int gated) {
+  return ceil_div(ceil_div(n, 16), gated ? kMatmulRowTiles / 2 : kMatmulRowTiles);
+}
+LATHE_SHAPE int matmul_pair_bytes(int code_bits) {
+  return code_bits > 5 ? 1024 : 512;
+}
+LATHE_SHAPE int matmul_tail_at(int code_bits, int subs) {
+  return (code_bits == 5 ? 4 : code_bits) * 64 * subs;
+}
+// Tiles of a row that can be under way at once, when each has so many stages.
+LATHE_SHAPE int matmul_tail_slots(int pairs) {
+  return ceil_div(kMatmulStages - 1, pairs) + 1;
+}
+struct MatmulShared {
+  int codes;  // within a stage
+  int stage_bytes;
+  int tails, tail_bytes;  // of a row tile
+  int bytes;
+};
+LATHE_SHAPE MatmulShared matmul_shared(int pair_bytes, int tail_bytes, int subs) {
+  MatmulShared m{};
+  m.codes = kMatmulOperandBytes;
+  m.stage_bytes = m.codes + kMatmulRowTiles * pair_bytes;
+  m.tails = kMatmulStages * m.stage_bytes;
+  m.tail_bytes = tail_bytes;
+  m.bytes = m.tails + matmul_tail_slots(subs / 2) * kMatmulRowTiles * tail_bytes;
+  return m;
+}
+
+// Attention of the tokens of a chunk: a block takes 128 of them and one head, 64 positions at a
+// time, the next ones on their way. Rows of queries, keys and values in shared memory are as long
+// as keeps banks apart.
+enum : int { kAttendTokens = 128, kAttendPositions = 64 };
+LATHE_SHAPE int attend_query_bytes(int head_dim) {
+  return 2 * head_dim + 32;
+}
+LATHE_SHAPE int attend_value_bytes(int head_dim) {
+  return 2 * head_dim + 16;
+}
+// Of 64 positions: keys, then values.
+LATHE_SHAPE int attend_positions_bytes(int head_dim) {
+  return kAttendPositions * (attend_query_bytes(head_dim) + attend_value_bytes(head_dim));
+}
+LATHE_SHAPE int attend_tokens_bytes(int head_dim) {
+  return kAttendTokens * attend_query_bytes(head_dim) + 2 * attend_positions_bytes(head_dim);
+}
+// A warp's staging of one head in f32, and as the cache has it.
+LATHE_SHAPE int append_warp_bytes(int value_bytes, int head_dim) {
+  return round_up(head_dim * 4, 16) + kv_row_bytes(value_bytes, head_dim);
+}
+
 // Bytes of flags a top_k block keeps of the recent tokens in its share of n logits.
 LATHE_SHAPE int top_k_flag_bytes(int n, int blocks) {
   return ceil_div(min_int(ceil_div(n, blocks), kTopKFlags), 16) * 16;

@@ -14,7 +14,8 @@ static_assert(LATHE_ELEMENT_F32 == static_cast<int>(Element::f32) &&
               LATHE_ELEMENT_I32 == static_cast<int>(Element::i32) &&
               LATHE_ELEMENT_BLOCKS == static_cast<int>(Element::blocks) &&
               LATHE_ELEMENT_TILES == static_cast<int>(Element::tiles) &&
-              LATHE_ELEMENT_KV == static_cast<int>(Element::kv));
+              LATHE_ELEMENT_KV == static_cast<int>(Element::kv) &&
+              LATHE_ELEMENT_F16 == static_cast<int>(Element::f16));
 
 }  // namespace
 

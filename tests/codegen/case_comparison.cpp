@@ -1,4 +1,5 @@
 // Owns what counts as agreement with the oracle.
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -36,6 +37,16 @@ void Comparison::add(std::span<const Bytes> expected, std::span<const Bytes> act
   const auto stride = static_cast<std::size_t>(case_.key.head_dim + 2);
   for (std::size_t p = 0; p < params.size(); ++p) {
     if (params[p].access == Access::read || params[p].scratch) continue;
+    if (params[p].element == Element::f16) {
+      for (std::size_t i = 0; i < expected[p].size() / 2; ++i)
+        add_value(4, f16_to_f32(load<std::uint16_t>(expected[p], i)),
+                  f16_to_f32(load<std::uint16_t>(actual[p], i)), i);
+      continue;
+    }
+    if (case_.key.type == KernelType::append_tokens && params[p].element == Element::kv) {
+      add_appended(expected[p], actual[p]);
+      continue;
+    }
     if (case_.key.type == KernelType::attend && add_attended(params[p], expected[p], actual[p]))
       continue;
     if (kernel.bound == 0) {
@@ -74,7 +85,38 @@ bool Comparison::add_attended(const Param& param, const Bytes& expected, const B
   return true;
 }
 
+// The numbers of a cache, position by position; what nobody appended is the NaN it was.
+void Comparison::add_appended(const Bytes& expected, const Bytes& actual) {
+  const FormatRow& format = row(case_.key.format);
+  const std::int64_t width = std::int64_t{case_.key.kv_heads} * case_.key.head_dim;
+  const auto bytes = static_cast<std::size_t>(kv_position_bytes(case_.key.format, width));
+  const auto numbers = [&](const Bytes& from, std::size_t position) {
+    const std::byte* at = from.data() + position * bytes;
+    std::vector<float> out(static_cast<std::size_t>(width));
+    if (case_.key.format != Format::q8_0) {
+      format.unpack(at, width, out.data());
+      return out;
+    }
+    for (std::int64_t b = 0; b < width / 32; ++b) {
+      std::byte block[34];
+      std::memcpy(block, at + width + 2 * b, 2);
+      std::memcpy(block + 2, at + 32 * b, 32);
+      format.unpack(block, 32, out.data() + 32 * b);
+    }
+    return out;
+  };
+  for (std::size_t position = 0; position < expected.size() / bytes; ++position) {
+    const std::vector<float> should = numbers(expected, position), is = numbers(actual, position);
+    for (std::size_t i = 0; i < should.size(); ++i)
+      add_value(3, should[i], is[i], position * should.size() + i);
+  }
+}
+
 void Comparison::add_value(std::size_t sum, float expected, float actual, std::size_t at) {
+  // Not written, neither here nor there.
+  if (std::isnan(expected) &&
+      std::bit_cast<std::uint32_t>(expected) == std::bit_cast<std::uint32_t>(actual))
+    return;
   // No value, or no position in this split: nothing to be near to.
   const bool exact = !std::isfinite(expected) || expected == -3.0e38f;
   if (exact ? expected != actual : !std::isfinite(actual)) {

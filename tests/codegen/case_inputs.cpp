@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "lathe/codegen/tile.h"
+#include "ptx_templates/ops/launch_shapes.h"
 #include "tests/codegen/kernel_cases.h"
 #include "tests/codegen/settled_keys.h"
 #include "tests/support/random.h"
@@ -105,7 +106,9 @@ void pack_position(Format format, const std::vector<float>& numbers, std::byte* 
 void fill_cache(Bytes& bytes, Random& random, const KernelCase& c) {
   const auto width = static_cast<std::int64_t>(c.key.kv_heads) * c.key.head_dim;
   const int first = c.key.window > 0 ? std::max(0, c.position - c.key.window + 1) : 0;
-  const int last = c.key.type == KernelType::attend ? c.position - 1 : c.position;
+  const int last = c.key.type == KernelType::attend          ? c.position - 1
+                   : c.key.type == KernelType::attend_tokens ? c.position + c.count - 1
+                                                             : c.position;
   std::vector<float> numbers(static_cast<std::size_t>(width));
   for (std::int64_t p = first; p <= last; ++p) {
     for (float& number : numbers) number = random.normal();
@@ -156,6 +159,26 @@ void fill_attend(Bytes& bytes, Random& random, const KernelCase& c, std::string_
   }
 }
 
+// A chunk's rows of f16: operands of matmul with zeros behind each row, or queries that give scores
+// of about 1, or 15. Rows past the chunk's last are left as NaN.
+void fill_halves(Bytes& bytes, Random& random, const KernelCase& c) {
+  const bool queries = c.key.type == KernelType::attend_tokens;
+  const int k = queries ? c.key.heads * c.key.head_dim : c.key.k;
+  const int width = queries ? k : dev::operand_width(k);
+  // Gates and ups of k-quants would overflow.
+  const bool large = c.key.gated && row(c.key.format).block == 256;
+  const float size = !queries                    ? (large ? 1.0f / 512 : 1.0f / 16)
+                     : c.values == Values::large ? 15.0f / std::sqrt(float(c.key.head_dim))
+                                                 : 1.0f / std::sqrt(float(c.key.head_dim));
+  for (int token = 0; token < c.count; ++token) {
+    for (int i = 0; i < width; ++i) {
+      const auto at = static_cast<std::size_t>(token) * static_cast<std::size_t>(width) +
+                      static_cast<std::size_t>(queries ? i : dev::operand_at(i));
+      store(bytes, at, f32_to_f16(i < k ? size * random.normal() : 0.0f));
+    }
+  }
+}
+
 // What argmax leaves: a value and an index per split, rising; none where the value is -inf.
 void fill_argmax_partial(Bytes& bytes, Random& random, const KernelCase& c) {
   std::int32_t index = 0;
@@ -201,7 +224,16 @@ void fill_input(Bytes& bytes, Random& random, const KernelCase& c, const Param& 
     return fill_blocks(bytes, random, param.matrix.format);
   if (param.element == Element::kv) return fill_cache(bytes, random, c);
   if (name == "position") return store(bytes, 0, c.position);
-  if (name == "token") return store(bytes, 0, c.token);
+  if (name == "token") {
+    for (int i = 0; i < c.key.tokens; ++i)
+      store(bytes, static_cast<std::size_t>(i), i == 0 ? c.token : random.below(c.key.n + 2) - 1);
+    return;
+  }
+  if (name == "chunk") {
+    store(bytes, 0, c.count);
+    return store(bytes, 1, c.position);
+  }
+  if (param.element == Element::f16) return fill_halves(bytes, random, c);
   if (name == "sampling") return fill_sampling(bytes, random, c);
   if (c.key.type == KernelType::sample) return fill_top_k_partial(bytes, random, c);
   if (name == "frequencies") return fill_frequencies(bytes, random, c.key.rotary);
@@ -213,7 +245,8 @@ void fill_input(Bytes& bytes, Random& random, const KernelCase& c, const Param& 
     const float scores = c.values == Values::large ? 15.0f : 1.0f;
     return fill(bytes, random, Values::random, scores / (root * c.key.scale));
   }
-  if (c.key.type == KernelType::attend) return fill_attend(bytes, random, c, name);
+  if (c.key.type == KernelType::attend || c.key.type == KernelType::append_tokens)
+    return fill_attend(bytes, random, c, name);
   fill(bytes, random, c.values);
 }
 

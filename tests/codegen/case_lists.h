@@ -31,4 +31,10 @@ void attend_cases(const Family& family, Cases& out);
 void top_k_cases(const Family& family, Cases& out);
 void sample_cases(const Family& family, Cases& out);
 
+// Of prefill_cases.cpp.
+void norm_tokens_cases(const Family& family, Cases& out);
+void matmul_cases(const Family& family, Cases& out);
+void append_tokens_cases(const Family& family, Cases& out);
+void attend_tokens_cases(const Family& family, Cases& out);
+
 }  // namespace lathe::testing

@@ -83,7 +83,7 @@ class GpuKernelTest : public ::testing::TestWithParam<Family> {
         const std::vector<Bytes> given = device_arguments(c, arguments);
         const std::vector<Bytes> after = launched(c, *ptx, given);
         comparison.add(expected, after);
-        if (route != Route::text) {
+        if (route != Route::text && !testing::sums_in_hardware_order(c.key)) {
           EXPECT_TRUE(after == emulated(c, given, seed)) << "bits differ from the emulator's";
         }
       }

@@ -123,6 +123,44 @@ LATHE_DEVICE u32 bf16_bits(f32 v) {
 }
 LATHE_ISA_MMA_HALF(mma_f16_k16, f16_bits)
 LATHE_ISA_MMA_HALF(mma_bf16_k16, bf16_bits)
+LATHE_OP isa_load_transposed(const u32* in0, const u32*, const u32*, u32* out, int threads) {
+  u32* shared = reinterpret_cast<u32*>(shared_memory());
+  const int i = isa_index(threads), lane = lane_index();
+  shared[thread_index()] = in0[i];
+  block_barrier();
+  // A warp's 128 bytes are rows of 16; lanes past the eighth look at those of others.
+  u32 b[4];
+  load_transposed(b, shared_memory() + warp_index() * 128 + lane * 5 % 8 * 16);
+  out[i] = b[0] ^ b[1] * 3 ^ b[2] * 5 ^ b[3] * 7;
+}
+LATHE_OP isa_load_columns(const u32* in0, const u32*, const u32*, u32* out, int threads) {
+  u32* shared = reinterpret_cast<u32*>(shared_memory());
+  const int i = isa_index(threads), lane = lane_index();
+  shared[thread_index()] = in0[i];
+  block_barrier();
+  u32 b[4];
+  load_columns(b, shared_memory() + warp_index() * 128 + lane * 3 % 8 * 16);
+  out[i] = b[0] ^ b[1] * 3 ^ b[2] * 5 ^ b[3] * 7;
+}
+LATHE_OP isa_copy_async(const u32* in0, const u32*, const u32*, u32* out, int threads) {
+  const u32* landed = reinterpret_cast<const u32*>(shared_memory());
+  const int i = isa_index(threads), t = thread_index();
+  if (t % 4 == 0) copy_async(shared_memory() + t * 4, in0 + i);
+  copy_async_group();
+  copy_async_group();
+  copy_async_wait<1>();
+  block_barrier();
+  out[i] = landed[threads - 1 - t];
+}
+// Halves that are no NaN, whose payloads differ.
+LATHE_DEVICE u32 finite_halves(u32 pair) {
+  return (pair & 0x7c00u) == 0x7c00u || (pair >> 16 & 0x7c00u) == 0x7c00u ? pair & 0xbfffbfffu
+                                                                          : pair;
+}
+LATHE_ISA_OP(half2, half2(as_f32(a & 0xbfffffffu), as_f32(b & 0xbfffffffu)))
+LATHE_ISA_OP(half2_add, half2_add(finite_halves(a), finite_halves(b)))
+LATHE_ISA_OP(half2_multiply, half2_multiply(finite_halves(a), finite_halves(b)))
+LATHE_ISA_OP(half2_fma, half2_fma(finite_halves(a), finite_halves(b), finite_halves(c)))
 
 LATHE_OP isa_relaxed_u32(const u32* in0, const u32*, const u32*, u32* out, int threads) {
   const int i = isa_index(threads);
@@ -207,5 +245,6 @@ LATHE_OP isa_turns(const u32* in0, const u32* in1, const u32* in2, u32* out, int
   X(warp_max) X(indices) X(add_multiply) X(integer_to_f32) X(exponential) X(silu) X(gelu_tanh) \
   X(stream) X(block_barrier) X(warp_barrier) X(sine) X(turns) X(ballot) X(pinned) X(uniform) X(elected) X(dot4) X(mma_u8_k32) \
   X(mma_s8_k32) X(mma_u8_k16) X(mma_f16_k16) X(mma_bf16_k16) X(store_to_host) X(relaxed_u32) X(relaxed_u64) X(relaxed_u32x4) X(atomic_add) \
-  X(atomic_sum) X(bulk_copy) X(dependents)
+  X(atomic_sum) X(bulk_copy) X(dependents) \
+  X(load_columns) X(load_transposed) X(copy_async) X(half2) X(half2_add) X(half2_multiply) X(half2_fma)
 // clang-format on

@@ -75,6 +75,9 @@ void embed_cases(const Family& family, Cases& out) {
         if (i % 2 == 0 || !tile_shape(family.format, n, k)) continue;
         c.key.layout = Layout::tiles;
         out.push_back(c);
+        if (k > 600) continue;
+        c.key.tokens = turn({2, 3, 17}, i);
+        out.push_back(c);
       }
     }
   }
@@ -229,9 +232,10 @@ using AddCases = void (*)(const Family&, Cases&);
 
 // In the order of KernelType.
 constexpr AddCases kAddCases[] = {
-    retile_cases,       embed_cases,     rms_norm_cases,        gemv_cases,  rope_cases,
-    kv_append_cases,    attention_cases, attention_merge_cases, glu_cases,   argmax_cases,
-    argmax_merge_cases, matvec_cases,    attend_cases,          top_k_cases, sample_cases,
+    retile_cases,       embed_cases,     rms_norm_cases,        gemv_cases,          rope_cases,
+    kv_append_cases,    attention_cases, attention_merge_cases, glu_cases,           argmax_cases,
+    argmax_merge_cases, matvec_cases,    attend_cases,          top_k_cases,         sample_cases,
+    norm_tokens_cases,  matmul_cases,    append_tokens_cases,   attend_tokens_cases,
 };
 
 }  // namespace
@@ -243,6 +247,7 @@ std::string Family::name() const {
 std::string KernelCase::text() const {
   std::string out = key.text();
   if (position > 0 || capacity > 1) out += " at " + std::to_string(position);
+  if (count > 0) out += " of " + std::to_string(count) + " tokens";
   if (key.type == KernelType::embed) out += " token " + std::to_string(token);
   if (sampling.temperature > 0) out += " temperature " + std::to_string(sampling.temperature);
   if (sampling.repeat_penalty != 1) out += " penalty " + std::to_string(sampling.repeat_penalty);
@@ -297,16 +302,31 @@ std::vector<KernelKey> representative_keys(const Family& family) {
         "h4.kvh1.d256.rot256.win512.w16.s16.eps1e-6.qknorm.halves"}},
       {KernelType::top_k, {"n128256.s125.w16", "n32000.s2.w4"}},
       {KernelType::sample, {"s125.w16", "s33.w1"}},
+      {KernelType::norm_tokens, {"k4096.m512.w8.eps1e-5", "k96.m3.w1.eps1e-6.joined"}},
+      {KernelType::matmul,
+       {"k4096.n4096.m512.w8.grouped.res", "k4096.n14336.nb14336.b_FORMAT.m512.w8.grouped.gated",
+        "k4096.n4096.m512.w8.res", "k768.n96.nb32.nc40.b_q4_0.c_q8_0.m17.w8.grouped.bias"}},
+      {KernelType::append_tokens,
+       {"m512.h32.kvh8.d128.rot128.w8.scale88388346e-9",
+        "m17.h4.kvh1.d256.rot256.w3.eps1e-6.qknorm.halves"}},
+      {KernelType::attend_tokens, {"m512.h4.kvh1.d256.win512.w8", "m512.h32.kvh8.d128.w8"}},
   };
   std::vector<const char*> wanted = shapes.at(family.type);
   // Around a format's decoding all is the same whatever the format: the others show it.
   const bool late = family.format > Format::q6_k, half = row(family.format).bytes == 2;
   if ((late && family.type != KernelType::embed) || (half && family.type == KernelType::matvec))
     wanted.resize(1);
+  // Long to compile, and little different from format to format: all of them for one.
+  if ((family.type == KernelType::matmul && family.format != Format::q4_k) ||
+      (family.type == KernelType::attend_tokens && family.format != Format::f16))
+    wanted.resize(1);
   std::vector<KernelKey> out;
   for (const char* shape : wanted) {
-    KernelKey key = *parse_key(std::string(row(family.type).name) + "." + row(family.format).name +
-                               "." + shape);
+    std::string text =
+        std::string(row(family.type).name) + "." + row(family.format).name + "." + shape;
+    if (const std::size_t at = text.find("FORMAT"); at != std::string::npos)
+      text.replace(at, 6, row(family.format).name);
+    KernelKey key = *parse_key(text);
     while (key.stages > 1 && !check_key(key)) --key.stages;  // larger tiles, fewer under way
     if (key.layout == Layout::raw || check_key(key)) out.push_back(key);
   }

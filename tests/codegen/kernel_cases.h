@@ -39,7 +39,8 @@ struct KernelCase {
   KernelKey key;
   int position = 0;        // what the position parameter holds
   int capacity = 1;        // positions that the KV caches hold
-  std::int32_t token = 0;  // what the token parameter holds
+  std::int32_t token = 0;  // what the token parameter holds; of a chunk the first
+  int count = 0;           // tokens of the chunk, key.tokens at most
   Values values = Values::random;
   int alias = -1;  // a parameter that is the same buffer as the output
   Sampling sampling = {};
@@ -59,6 +60,9 @@ struct Family {
 // Every kernel type with every format that it covers.
 std::vector<Family> families();
 std::vector<KernelCase> kernel_cases(const Family& family);
+// Whether the matrix units sum f16 products for this kernel, in an order that is theirs: then a
+// GPU's bits are not the emulator's.
+bool sums_in_hardware_order(const KernelKey& key);
 // Few keys that differ most in the code they make, for tests that compile each.
 std::vector<KernelKey> representative_keys(const Family& family);
 
@@ -95,11 +99,12 @@ class Comparison {
     const char* what;
     double error = 0, norm = 0;
   };
+  void add_appended(const Bytes& expected, const Bytes& actual);
   bool add_attended(const Param& param, const Bytes& expected, const Bytes& actual);
   void add_value(std::size_t sum, float expected, float actual, std::size_t at);
 
   KernelCase case_;
-  std::vector<Sum> sums_ = {{"values"}, {"maxima"}, {"sums of weights"}, {"cache"}};
+  std::vector<Sum> sums_ = {{"values"}, {"maxima"}, {"sums of weights"}, {"cache"}, {"operands"}};
   std::string first_problem_;
 };
 

@@ -40,7 +40,8 @@ enum {
   LATHE_ELEMENT_I32 = 1,
   LATHE_ELEMENT_BLOCKS = 2,  // weights as the blocks of a GGUF file
   LATHE_ELEMENT_TILES = 3,   // weights as the kernel "retile" makes them of blocks
-  LATHE_ELEMENT_KV = 4       // entries of a KV cache
+  LATHE_ELEMENT_KV = 4,      // entries of a KV cache
+  LATHE_ELEMENT_F16 = 5      // operands of the kernel "matmul", in an order of their own
 };
 
 // Launch shape: one-dimensional blocks of `threads`.

@@ -31,10 +31,14 @@ enum class KernelType : std::uint8_t {
   glu,              // y = activation(gate) * up
   argmax,           // greatest of n values and its index, per split; not in plans, for embedders
   argmax_merge,     // index of the greatest over the splits, as argmax leaves them
-  matvec,  // up to three matrices of tiles times one vector, with norm, bias, residual, GLU
-  attend,  // norm and rotation of q and k, append to the KV cache and attention in one
-  top_k,   // the 64 greatest logits after the repeat penalty, per split
-  sample,  // the next token, drawn from those of all splits
+  matvec,         // up to three matrices of tiles times one vector, with norm, bias, residual, GLU
+  attend,         // norm and rotation of q and k, append to the KV cache and attention in one
+  top_k,          // the 64 greatest logits after the repeat penalty, per split
+  sample,         // the next token, drawn from those of all splits
+  norm_tokens,    // f16 operands of a chunk's tokens: x / rms(x) * w, or joined to the stream first
+  matmul,         // up to three matrices of tiles times the operands of a chunk's tokens
+  append_tokens,  // norm and rotation of a chunk's q and k, append to the KV cache
+  attend_tokens,  // causal attention of a chunk's tokens
 };
 
 // Which elements RoPE rotates together: (2i, 2i+1) or (i, i + dims/2).
@@ -46,6 +50,9 @@ enum class Layout : std::uint8_t { raw, tiles };
 
 // The most stages that plans and persistent kernels choose; a kernel takes up to 16.
 inline constexpr int kMaxStages = 8;
+
+// The most tokens of a chunk.
+inline constexpr int kMostChunkTokens = 8192;
 
 struct KernelKey {
   KernelType type = KernelType::gemv;
@@ -64,6 +71,7 @@ struct KernelKey {
   int n_c = 0;
   Format format_b = Format::f32;
   Format format_c = Format::f32;
+  int tokens = 1;  // of a chunk, at most
 
   // Tuning: any valid value gives the same result within the kernel's bound.
   int warps = 4;   // warps per block
@@ -71,6 +79,7 @@ struct KernelKey {
   int blocks = 0;  // matvec: blocks that share the rows
   int stages = 1;  // matvec: tiles under way per warp
   int splits = 1;  // parts the context (attention; attend: most) or the vocabulary is cut into
+  bool grouped = false;  // matmul: four warps multiply together, which only sm_90a can
 
   // Meaning.
   float epsilon = 0;  // rms_norm, norms in attend

@@ -33,7 +33,8 @@ struct Geometry {
 
 enum class Access : std::uint8_t { read, write, read_write };
 // Weights come as the blocks of the model file or, on the device, as tiles (lathe/codegen/tile.h).
-enum class Element : std::uint8_t { f32, i32, blocks, tiles, kv };
+// f16 are operands of the matrix units, in an order of their own (ops/launch_shapes.h).
+enum class Element : std::uint8_t { f32, i32, blocks, tiles, kv, f16 };
 
 // The matrix behind a parameter of blocks or tiles.
 struct Matrix {

@@ -20,6 +20,11 @@ struct Target {
   std::string ptx_version() const;  // "8.0"
 };
 
+// Whether four warps can multiply together (wgmma), as kernels with KernelKey::grouped do.
+constexpr bool multiplies_in_groups(const Target& target) {
+  return target.compute == 90 && target.accelerated;
+}
+
 // "sm_90a" and the lowest PTX version that knows it and Lathe's instructions. Known: sm_80, 86, 87,
 // 89, 90, 90a, 100, 100a, 103, 120, 120a, 121.
 Result<Target> parse_target(std::string_view name);

@@ -1,0 +1,112 @@
+// Owns the attend_tokens row: causal attention of a chunk's tokens. Device code:
+// ptx_templates/ops/attend_tokens.h.
+#include "codegen/kernels/cached_rows.h"
+#include "codegen/kernels/rows.h"
+#include "ptx_templates/ops/launch_shapes.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kWarps = 8;
+
+Result<void> check(const KernelKey& key) {
+  LATHE_TRY(has_tokens(key));
+  LATHE_TRY(check_heads(key));
+  LATHE_TRY(in_range("window", key.window, 0, 1 << 30));
+  if (key.warps != kWarps) return invalid("warps is {}; it must be {}", key.warps, kWarps);
+  const int unit = key.format == Format::q8_0 ? 32 : 16;
+  if (key.head_dim % unit)
+    return invalid("head_dim is {}; with a KV cache of {} it must be a multiple of {}",
+                   key.head_dim, row(key.format).name, unit);
+  return {};
+}
+
+Geometry geometry(const KernelKey& key) {
+  return {.grid_x = static_cast<unsigned>(key.heads),
+          .grid_y = static_cast<unsigned>(ceil_div(key.tokens, int{dev::kAttendTokens})),
+          .threads = kWarps * 32,
+          .shared_bytes = static_cast<unsigned>(dev::attend_tokens_bytes(key.head_dim))};
+}
+
+std::vector<Param> params(const KernelKey& key) {
+  const std::int64_t queries = std::int64_t{key.tokens} * key.heads * key.head_dim;
+  return {{"queries", Access::read, Element::f16, queries * 2, 16},
+          chunk_in(),
+          cache("k_cache", key, Access::read),
+          cache("v_cache", key, Access::read),
+          operands_out("y", key.tokens, key.heads * key.head_dim)};
+}
+
+OpCall call(const KernelKey& key) {
+  OpCall call{"ops/attend_tokens.h", fmt::format("attend_tokens_{}", row(key.format).name),
+              parameters(5)};
+  for (int value : {key.heads, key.kv_heads, key.head_dim, key.window, key.tokens})
+    call.arguments.push_back(integer(value));
+  return call;
+}
+
+// Per cached position, as for attention.
+Cost cost(const KernelKey& key) {
+  const std::int64_t values = std::int64_t{key.heads} * key.head_dim;
+  return {2 * kv_position_bytes(key.format, std::int64_t{key.kv_heads} * key.head_dim),
+          key.tokens * values * 2, 4ll * key.tokens * values};
+}
+
+void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {
+  const auto* queries = static_cast<const std::uint16_t*>(arguments[0]);
+  const auto* chunk = static_cast<const std::int32_t*>(arguments[1]);
+  auto* k_cache = static_cast<std::byte*>(arguments[2]);
+  auto* v_cache = static_cast<std::byte*>(arguments[3]);
+  auto* y = static_cast<std::uint16_t*>(arguments[4]);
+  const int d = key.head_dim, all = key.heads * d, width = dev::operand_width(all);
+  const auto [first, last] = share(std::min(chunk[0], key.tokens), part, parts);
+  for (std::int64_t token = first; token < last; ++token) {
+    const int position = chunk[1] + static_cast<int>(token);
+    const int least = key.window > 0 ? std::max(0, position - key.window + 1) : 0;
+    for (int head = 0; head < key.heads; ++head) {
+      const int kv_head = head / (key.heads / key.kv_heads);
+      const std::uint16_t* q = queries + (token * key.heads + head) * d;
+      std::vector<double> scores;
+      float values[256];
+      double maximum = -3.0e38, total = 0;
+      for (int p = least; p <= position; ++p) {
+        load_cached(key, cache_row(key, k_cache, p, kv_head), values);
+        double dot = 0;
+        for (int e = 0; e < d; ++e) dot += static_cast<double>(f16_to_f32(q[e])) * values[e];
+        scores.push_back(dot);
+        maximum = std::max(maximum, dot);
+      }
+      HeadValues sums{};
+      for (int p = least; p <= position; ++p) {
+        const double weight = std::exp(scores[static_cast<std::size_t>(p - least)] - maximum);
+        total += weight;
+        load_cached(key, cache_row(key, v_cache, p, kv_head), values);
+        for (int e = 0; e < d; ++e) sums[static_cast<std::size_t>(e)] += weight * values[e];
+      }
+      for (int e = 0; e < d; ++e)
+        set_operand(y + token * width, head * d + e, sums[static_cast<std::size_t>(e)] / total);
+    }
+    for (int i = all; i < width; ++i) set_operand(y + token * width, i, 0);
+  }
+}
+
+}  // namespace
+
+const KernelRow kAttendTokensRow = {
+    KernelType::attend_tokens,
+    "attend_tokens",
+    "causal attention of a chunk's tokens, as operands of matmul",
+    check,
+    geometry,
+    params,
+    call,
+    cost,
+    oracle,
+    2e-3,
+    "weights, keys, values and results are rounded to f16: with scores to 50, keys in f32 alone "
+    "move a weight by 50 half steps of 2^-11 over the root of head_dim",
+    no_template,
+    80,
+    "asynchronous copies"};
+
+}  // namespace lathe

@@ -1,0 +1,78 @@
+// Owns what the oracles of attention share.
+#include "codegen/kernels/cached_rows.h"
+
+#include <numbers>
+
+#include "codegen/kernels/rows.h"
+
+namespace lathe {
+
+int kv_value_bytes(const KernelKey& key) {
+  return key.format == Format::q8_0 ? 1 : row(key.format).bytes;
+}
+
+HeadValues turned(const KernelKey& key, int position, const float* frequencies, const float* x,
+                  const float* norm) {
+  HeadValues out{};
+  double squares = 0;
+  for (int e = 0; e < key.head_dim; ++e) {
+    out[static_cast<std::size_t>(e)] = received(x[e]);
+    squares += received(x[e]) * received(x[e]);
+  }
+  if (norm) {
+    const double factor = 1 / std::sqrt(squares / key.head_dim + key.epsilon);
+    for (int e = 0; e < key.head_dim; ++e) out[static_cast<std::size_t>(e)] *= factor * norm[e];
+  }
+  const bool halves = key.pairing == Pairing::halves;
+  for (int pair = 0; pair < key.rotary / 2; ++pair) {
+    const double turns =
+        position * (static_cast<double>(frequencies[2 * pair]) + frequencies[2 * pair + 1]);
+    const double angle = 2 * std::numbers::pi * (turns - std::nearbyint(turns));
+    const auto first = static_cast<std::size_t>(halves ? pair : 2 * pair);
+    const std::size_t second = first + static_cast<std::size_t>(halves ? key.rotary / 2 : 1);
+    const double va = out[first], vb = out[second];
+    out[first] = va * std::cos(angle) - vb * std::sin(angle);
+    out[second] = va * std::sin(angle) + vb * std::cos(angle);
+  }
+  return out;
+}
+
+CacheRow cache_row(const KernelKey& key, std::byte* cache, int position, int kv_head) {
+  const std::int64_t width = std::int64_t{key.kv_heads} * key.head_dim;
+  std::byte* at = cache + position * kv_position_bytes(key.format, width);
+  return {at + std::int64_t{kv_head} * key.head_dim * kv_value_bytes(key),
+          at + width + kv_head * (key.head_dim / 32) * 2};
+}
+
+void load_cached(const KernelKey& key, const CacheRow& from, float* out) {
+  if (key.format != Format::q8_0) return row(key.format).unpack(from.values, key.head_dim, out);
+  for (int b = 0; b < key.head_dim / 32; ++b) {
+    std::byte block[34];
+    std::memcpy(block, from.scales + 2 * b, 2);
+    std::memcpy(block + 2, from.values + 32 * b, 32);
+    row(key.format).unpack(block, 32, out + 32 * b);
+  }
+}
+
+void store_cached(const KernelKey& key, const float* in, const CacheRow& to) {
+  if (key.format != Format::q8_0) return row(key.format).pack(in, key.head_dim, to.values);
+  for (int b = 0; b < key.head_dim / 32; ++b) {
+    std::byte block[34];
+    row(key.format).pack(in + 32 * b, 32, block);
+    std::memcpy(to.scales + 2 * b, block, 2);
+    std::memcpy(to.values + 32 * b, block + 2, 32);
+  }
+}
+
+Result<void> check_heads(const KernelKey& key) {
+  LATHE_TRY(in_range("kv_heads", key.kv_heads, 1, 1024));
+  LATHE_TRY(in_range("heads", key.heads, key.kv_heads, 1024));
+  LATHE_TRY(in_range("head_dim", key.head_dim, 32, 256));
+  if (key.format != Format::f16 && key.format != Format::f32 && key.format != Format::q8_0)
+    return invalid("a KV cache of {} is not covered; f32, f16 and q8_0 are", row(key.format).name);
+  if (key.heads % key.kv_heads || key.heads / key.kv_heads > 16)
+    return invalid("heads is {}; it must be 1 to 16 times kv_heads ({})", key.heads, key.kv_heads);
+  return {};
+}
+
+}  // namespace lathe

@@ -1,0 +1,35 @@
+// Owns what the oracles of attention share: a head's norm and rotation, its rows of the KV cache.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "lathe/codegen/kernel_key.h"
+#include "lathe/codegen/result.h"
+
+namespace lathe {
+
+// Bytes of one value in the cache, scales apart.
+int kv_value_bytes(const KernelKey& key);
+
+using HeadValues = std::array<double, 256>;
+
+// Norm (with weights) and rotation of one head of q or k at a position.
+HeadValues turned(const KernelKey& key, int position, const float* frequencies, const float* x,
+                  const float* norm);
+
+// One head's row of a cache: its values, and for q8_0 the scales behind those of all heads.
+struct CacheRow {
+  std::byte* values;
+  std::byte* scales;
+};
+CacheRow cache_row(const KernelKey& key, std::byte* cache, int position, int kv_head);
+
+// Through the format's own blocks, so that all agree on what a block of 32 values is.
+void load_cached(const KernelKey& key, const CacheRow& from, float* out);
+void store_cached(const KernelKey& key, const float* in, const CacheRow& to);
+
+// The format of the cache and the shape of the heads, as all fused attention takes them.
+Result<void> check_heads(const KernelKey& key);
+
+}  // namespace lathe

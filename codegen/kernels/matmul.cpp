@@ -1,0 +1,201 @@
+// Owns the matmul row: up to three matrices of tiles times the operands of a chunk's tokens. Device
+// code: ptx_templates/ops/matmul.h.
+#include <array>
+
+#include "codegen/kernels/matvec.h"
+#include "codegen/kernels/rows.h"
+#include "lathe/codegen/tile.h"
+#include "ptx_templates/ops/launch_shapes.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kWarps = 8;
+
+// Of a format's codes; 0 for formats whose tiles do not become operands.
+int code_bits(Format format) {
+  switch (format) {
+    case Format::q4_0:
+    case Format::q4_1:
+    case Format::q4_k:
+      return 4;
+    case Format::q5_0:
+    case Format::q5_1:
+    case Format::q5_k:
+      return 5;
+    case Format::q6_k:
+      return 6;
+    case Format::q8_0:
+      return 8;
+    default:
+      return 0;
+  }
+}
+
+Result<void> check(const KernelKey& key) {
+  LATHE_TRY(has_tokens(key));
+  if (key.warps != kWarps) return invalid("warps is {}; it must be {}", key.warps, kWarps);
+  for (const auto& [format, n] : matrices(key))
+    if (n > 0 && code_bits(format) == 0)
+      return invalid("{} weights do not become operands of matmul", row(format).name);
+  LATHE_TRY(check_matrices(key, 1 << 20));
+  if (!key.gated) return {};
+  if (key.format_b != key.format)
+    return invalid("gates are {} and ups {}; they must have one format", row(key.format).name,
+                   row(key.format_b).name);
+  return {};
+}
+
+struct SharedOfKey {
+  int pair_bytes = 0, tail_bytes = 0, bytes = 0;
+};
+SharedOfKey shared(const KernelKey& key) {
+  SharedOfKey out;
+  int subs = 2;
+  for (const auto& [format, n] : matrices(key)) {
+    const Result<TileShape> shape = tile_shape(format, n, key.k);
+    if (n == 0 || !shape) continue;
+    subs = shape->subs;
+    out.pair_bytes = std::max(out.pair_bytes, dev::matmul_pair_bytes(code_bits(format)));
+    out.tail_bytes =
+        std::max(out.tail_bytes, shape->tile_bytes - dev::matmul_tail_at(code_bits(format), subs));
+  }
+  out.bytes = dev::matmul_shared(out.pair_bytes, out.tail_bytes, subs).bytes;
+  return out;
+}
+
+Geometry geometry(const KernelKey& key) {
+  int blocks = 0;
+  for (const auto& [format, n] : matrices(key)) {
+    blocks += dev::matmul_row_blocks(n, key.gated ? 1 : 0);
+    if (key.gated) break;
+  }
+  return {.grid_x = static_cast<unsigned>(ceil_div(key.tokens, int{dev::kMatmulTokens})),
+          .grid_y = static_cast<unsigned>(blocks),
+          .threads = kWarps * 32,
+          .shared_bytes = static_cast<unsigned>(shared(key).bytes)};
+}
+
+std::vector<Param> params(const KernelKey& key) {
+  std::vector<Param> out;
+  add_weights(key, out);
+  out.push_back(chunk_in());
+  out.push_back(operands_in("x", key.tokens, key.k));
+  add_biases(key, out);
+  const std::int64_t values = std::int64_t{key.tokens} * rows_of(key);
+  if (key.residual) out.push_back(vector_in("residual", values));
+  out.push_back(key.gated ? operands_out("y", key.tokens, key.n) : vector_out("y", values));
+  return out;
+}
+
+OpCall call(const KernelKey& key) {
+  OpCall call{"ops/matmul.h", key.grouped ? "matmul_grouped" : "matmul", {}};
+  int next = 0;
+  const auto pass = [&](bool there) {
+    call.arguments.push_back(there ? parameter(next++) : null_argument());
+  };
+  for (const auto& [format, n] : matrices(key)) pass(n > 0);
+  pass(true);  // chunk
+  pass(true);  // x
+  for (const auto& [format, n] : matrices(key)) pass(key.bias && n > 0);
+  pass(key.residual);
+  pass(true);  // y
+  const Result<TileShape> shape = tile_shape(key.format, key.n, key.k);
+  call.arguments.push_back(integer(key.k));
+  call.arguments.push_back(integer(shape ? shape->subs : 0));
+  add_matrix_numbers(key, call.arguments);
+  for (int value : {key.gated ? 1 : 0, static_cast<int>(key.activation), shared(key).pair_bytes,
+                    shared(key).tail_bytes})
+    call.arguments.push_back(integer(value));
+  return call;
+}
+
+Cost cost(const KernelKey& key) {
+  auto [bytes, products] = weight_totals(key);
+  const std::int64_t m = key.tokens;
+  bytes += m * key.k * 2 + rows_of(key) * ((key.bias ? 4 : 0) + (key.residual ? m * 4 : 0));
+  return {bytes, m * rows_of(key) * (key.gated ? 2 : 4), 2 * m * products};
+}
+
+// What the device's arithmetic is held to: all in double precision, operands as they are.
+void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {
+  std::size_t next = 0;
+  std::array<const std::byte*, 3> weights = {};
+  for (std::size_t m = 0; m < 3; ++m)
+    if (matrices(key)[m].n > 0) weights[m] = static_cast<const std::byte*>(arguments[next++]);
+  const auto* chunk = static_cast<const std::int32_t*>(arguments[next++]);
+  const auto* operands = static_cast<const std::uint16_t*>(arguments[next++]);
+  std::array<const float*, 3> bias = {};
+  for (std::size_t m = 0; m < 3; ++m)
+    if (key.bias && matrices(key)[m].n > 0) bias[m] = static_cast<const float*>(arguments[next++]);
+  const auto* residual = key.residual ? static_cast<const float*>(arguments[next++]) : nullptr;
+  void* y = arguments[next];
+
+  const auto k = static_cast<std::size_t>(key.k);
+  const int width = dev::operand_width(key.k), out_width = dev::operand_width(key.n);
+  const int tokens = std::min(chunk[0], key.tokens);
+  std::vector<double> x(k * std::size_t(tokens));
+  for (int token = 0; token < tokens; ++token)
+    for (int i = 0; i < key.k; ++i)
+      x[std::size_t(token) * k + std::size_t(i)] =
+          operand(operands + std::int64_t{token} * width, i);
+  std::vector<float> w(k);
+  std::vector<double> gates(std::size_t(tokens), 0);
+  const auto unpack = [&](std::size_t m, std::int64_t r) {
+    const FormatRow& format = row(matrices(key)[m].format);
+    format.unpack(weights[m] + r * row_bytes(format.format, key.k), key.k, w.data());
+  };
+  const auto dot = [&](int token) { return dot_product(w, x.data() + std::size_t(token) * k); };
+  if (key.gated) {
+    auto* out = static_cast<std::uint16_t*>(y);
+    const auto [first, last] = share(out_width, part, parts);
+    for (std::int64_t r = first; r < last; ++r) {
+      if (r < key.n) unpack(0, r);
+      for (int token = 0; r < key.n && token < tokens; ++token)
+        gates[std::size_t(token)] = activated(dot(token), key.activation);
+      if (r < key.n) unpack(1, r);
+      for (int token = 0; token < tokens; ++token)
+        set_operand(out + std::int64_t{token} * out_width, int(r),
+                    r < key.n ? gates[std::size_t(token)] * dot(token) : 0);
+    }
+    return;
+  }
+  auto* out = static_cast<float*>(y);
+  std::int64_t before = 0;
+  for (std::size_t m = 0; m < 3; ++m) {
+    const int n = matrices(key)[m].n;
+    const auto [first, last] = share(n, part, parts);
+    for (std::int64_t r = first; r < last; ++r) {
+      unpack(m, r);
+      for (int token = 0; token < tokens; ++token) {
+        const std::int64_t at = std::int64_t{token} * rows_of(key) + before + r;
+        double value = dot(token);
+        if (bias[m]) value += static_cast<double>(bias[m][r]);
+        if (residual) value += static_cast<double>(residual[at]);
+        out[at] = static_cast<float>(value);
+      }
+    }
+    before += n;
+  }
+}
+
+}  // namespace
+
+const KernelRow kMatmulRow = {
+    KernelType::matmul,
+    "matmul",
+    "up to three matrices of tiles times the operands of a chunk's tokens, with bias, residual or "
+    "GLU",
+    check,
+    geometry,
+    params,
+    call,
+    cost,
+    oracle,
+    1e-3,
+    "a weight is rounded three times to 11 bits: 3e-4, more where scale and offset cancel",
+    no_template,
+    80,
+    "asynchronous copies"};
+
+}  // namespace lathe

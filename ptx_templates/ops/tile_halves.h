@@ -1,0 +1,161 @@
+// Owns the way from the codes of a tile (docs/weight-layout.md) to f16 operands A of the matrix
+// units: for each pair of sub-blocks the words of a lane become numbers, eight times the weights.
+//
+// A word's codes become f16 exactly, by the mantissa of 1024 and more; then scale and offset are
+// applied in f16 arithmetic, so that a weight has three roundings to 11 bits. Weights beyond 8000
+// would be infinite.
+#pragma once
+
+#include "ops/formats.h"
+#include "ops/launch_shapes.h"
+#include "ops/tile_shapes.h"
+
+namespace lathe::dev {
+
+enum class TileScales : int {
+  blocks,   // one f16 per row and sub-block, and with an offset another
+  super,    // q4_k, q5_k
+  sixteen,  // q6_k: one per 16 values
+};
+
+template <class Tiles, TileScales kScales, int kZero, bool kAffine>
+struct TileOperand {
+  using Shape = Tiles;
+  static constexpr TileScales scales = kScales;
+  enum : int { zero = kZero, affine = kAffine, bits = Tiles::code_bits };
+};
+using OperandQ4_0 = TileOperand<Q4_0Tiles, TileScales::blocks, 8, false>;
+using OperandQ4_1 = TileOperand<Q4_1Tiles, TileScales::blocks, 0, true>;
+using OperandQ5_0 = TileOperand<Q5_0Tiles, TileScales::blocks, 16, false>;
+using OperandQ5_1 = TileOperand<Q5_1Tiles, TileScales::blocks, 0, true>;
+using OperandQ8_0 = TileOperand<Q8_0Tiles, TileScales::blocks, 128, false>;
+using OperandQ4_K = TileOperand<Q4_KTiles, TileScales::super, 0, true>;
+using OperandQ5_K = TileOperand<Q5_KTiles, TileScales::super, 0, true>;
+using OperandQ6_K = TileOperand<Q6_KTiles, TileScales::sixteen, 32, false>;
+
+// Where the codes of a pair of sub-blocks begin, matmul_pair_bytes() of them. Those of q6_k share a
+// chunk with the pair beside.
+LATHE_DEVICE int pair_at(int bits, int pair) {
+  return bits == 6 ? 3 * pair / 2 * kTileChunk : pair * matmul_pair_bytes(bits);
+}
+
+// The factors of a lane's rows g and g + 8, word 2 r + p of row r and sub-block 2 t + p: scale and
+// offset as a pair, or for q6_k the scales of both halves.
+template <class Tile>
+LATHE_DEVICE void lane_scales(const u8* tail, int subs, u32 (&out)[4]) {
+  const int lane = lane_index(), g = lane / 4;
+  const u8* p = tail + (Tile::bits == 5 ? 64 * subs : 0);
+  if constexpr (Tile::scales == TileScales::super) {
+    const u32 w = load_u32(p + lane * 4), h = load_u16(p + kTileMinsAt + lane * 2);
+    const u32 mins = ((h | h << 12) & 0x0f0f0f0fu) | (w >> 2 & 0x30303030u);
+    f32 s[4], m[4];
+    bytes_to_f32(w & 0x3f3f3f3fu, 0.0f, s);
+    bytes_to_f32(mins, 0.0f, m);
+    LATHE_UNROLL(2)
+    for (int r = 0; r < 2; ++r) {
+      const u32 halves = load_u32(p + kTileHalvesAt + g * 8 + 4 * r);
+      const f32 d = 8.0f * f16_to_f32(halves), dmin = -8.0f * f16_to_f32(halves >> 16);
+      out[2 * r] = half2(d * s[2 * r], dmin * m[2 * r]);
+      out[2 * r + 1] = half2(d * s[2 * r + 1], dmin * m[2 * r + 1]);
+    }
+  } else if constexpr (Tile::scales == TileScales::sixteen) {
+    LATHE_UNROLL(2)
+    for (int r = 0; r < 2; ++r) {
+      const f32 d = 8.0f * f16_to_f32(load_u16(p + kTileDeltaAt + g * 4 + 2 * r));
+      const u32 runs = load_u32(p + lane * 8 + 4 * r);
+      f32 s[4];
+      bytes_to_f32(runs ^ 0x80808080u, 128.0f, s);
+      out[2 * r] = half2(d * s[0], d * s[1]);
+      out[2 * r + 1] = half2(d * s[2], d * s[3]);
+    }
+  } else {
+    // Lanes beyond the tile's sub-blocks take others' and are not asked for them.
+    const u8* at = p + (g * (subs / 2) + min_int(lane % 4, subs / 2 - 1)) * 8;
+    LATHE_UNROLL(2)
+    for (int r = 0; r < 2; ++r) {
+      const u32 d = load_u32(at + 4 * r);
+      const u32 m = Tile::affine ? load_u32(at + 32 * subs + 4 * r) : 0;
+      out[2 * r] = half2(8.0f * f16_to_f32(d), 8.0f * f16_to_f32(m));
+      out[2 * r + 1] = half2(8.0f * f16_to_f32(d >> 16), 8.0f * f16_to_f32(m >> 16));
+    }
+  }
+}
+
+// What a lane reads of a pair: its words of both sub-blocks as they lie, and the fifth bits.
+struct PairWords {
+  u32 word[8];
+  u32 fifth;
+};
+template <class Tile>
+LATHE_DEVICE void load_pair(const u8* codes, const u8* tail, int subs, int pair, PairWords& out) {
+  const u8* at = codes + lane_index() * 16;
+  if constexpr (Tile::bits == 6) {
+    LATHE_UNROLL(3)
+    for (int j = 0; j < 3; ++j) {
+      const int first = 2 * j + 2 * (pair & 1);
+      const u64 two = *reinterpret_cast<const u64*>(at + first / 4 * kTileChunk + first % 4 * 4);
+      out.word[2 * j] = static_cast<u32>(two);
+      out.word[2 * j + 1] = static_cast<u32>(two >> 32);
+    }
+  } else {
+    LATHE_UNROLL(2)
+    for (int p = 0; p < (Tile::bits == 8 ? 2 : 1); ++p) {
+      const u32x4 w = *reinterpret_cast<const u32x4*>(at + p * kTileChunk);
+      out.word[4 * p] = w.x;
+      out.word[4 * p + 1] = w.y;
+      out.word[4 * p + 2] = w.z;
+      out.word[4 * p + 3] = w.w;
+    }
+  }
+  if constexpr (Tile::bits == 5) out.fifth = load_u32(tail + lane_index() * 2 * subs + 4 * pair);
+}
+
+// The four codes of word v of sub-block p, without signs.
+template <class Tile>
+LATHE_DEVICE u32 codes_of(const PairWords& in, int p, int v) {
+  if constexpr (Tile::bits == 8) {
+    return in.word[4 * p + v] ^ 0x80808080u;
+  } else if constexpr (Tile::bits == 6) {
+    const u32* w = in.word + 3 * p;
+    if (v < 3) return w[v] & 0x3f3f3f3fu;
+    return (w[0] >> 2 & 0x30303030u) | (w[1] >> 4 & 0x0c0c0c0cu) | (w[2] >> 6 & 0x03030303u);
+  } else if constexpr (Tile::bits == 5) {
+    return (in.word[v] >> (4 * p) & 0x0f0f0f0fu) |
+           ((p == 0 ? in.fifth << (4 - v) : in.fifth >> v) & 0x10101010u);
+  } else {
+    return in.word[v] >> (4 * p) & 0x0f0f0f0fu;
+  }
+}
+
+// Four codes to operands, the first two and the others.
+template <class Tile>
+LATHE_DEVICE void operands_of(u32 codes, u32 scale, u32 offset, u32& first, u32& second) {
+  const u32 zero = 0xe400e400u + 0x00010001u * static_cast<u32>(Tile::zero);  // -(1024 + zero)
+  const u32 a = half2_add(byte_permute(codes, 0x64646464u, 0x4140u), zero);
+  const u32 b = half2_add(byte_permute(codes, 0x64646464u, 0x4342u), zero);
+  if constexpr (Tile::affine != 0) {
+    first = half2_fma(a, scale, offset);
+    second = half2_fma(b, scale, offset);
+  } else {
+    first = half2_multiply(a, scale);
+    second = half2_multiply(b, scale);
+  }
+}
+
+// Operand A of sub-block p for both halves of 16 values. `scales`: of rows g and g + 8 for this
+// sub-block, as lane_scales() has them.
+template <class Tile>
+LATHE_DEVICE void tile_operand(const PairWords& in, int p, const u32 (&scales)[2], u32 (&a)[2][4]) {
+  LATHE_UNROLL(2)
+  for (int r = 0; r < 2; ++r) {
+    const u32 lower = byte_permute(scales[r], 0, 0x1010u),
+              upper = byte_permute(scales[r], 0, 0x3232u);
+    LATHE_UNROLL(2)
+    for (int h = 0; h < 2; ++h) {
+      const u32 scale = Tile::scales == TileScales::sixteen && h == 1 ? upper : lower;
+      operands_of<Tile>(codes_of<Tile>(in, p, r + 2 * h), scale, upper, a[h][r], a[h][2 + r]);
+    }
+  }
+}
+
+}  // namespace lathe::dev

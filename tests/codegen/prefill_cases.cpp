@@ -1,0 +1,119 @@
+// Owns the shapes of the kernels that take the tokens of a chunk: full chunks and others, from one
+// token on.
+#include <algorithm>
+
+#include "tests/codegen/case_lists.h"
+
+namespace lathe::testing {
+
+bool sums_in_hardware_order(const KernelKey& key) {
+  return key.type == KernelType::matmul || key.type == KernelType::attend_tokens;
+}
+
+void norm_tokens_cases(const Family& family, Cases& out) {
+  int i = 0;
+  for (int k : {4, 32, 64, 96, 100, 288, 576, 1024, 2880, 4096}) {
+    for (int tokens : {1, 3, 17}) {
+      KernelCase c{base(family)};
+      c.key.k = k;
+      c.key.tokens = tokens;
+      c.key.warps = turn({1, 2, 3, 8, 32}, i);
+      c.key.epsilon = turn({1e-5f, 1e-6f}, i);
+      c.key.joined = i % 3 != 0;
+      c.count = std::max(1, tokens - i % 3);
+      out.push_back(c);
+      ++i;
+    }
+  }
+}
+
+void matmul_cases(const Family& family, Cases& out) {
+  int i = 0;
+  const auto add = [&](int k, int n, int n_b, int n_c, int tokens) -> KernelKey& {
+    KernelCase c{base(family)};
+    c.key.k = k;
+    c.key.n = n;
+    c.key.n_b = n_b;
+    c.key.n_c = n_c;
+    c.key.format_b = n_b > 0 ? family.format : Format::f32;
+    c.key.format_c = n_c > 0 ? turn({family.format, Format::q6_k}, i) : Format::f32;
+    if (n_c > 0 && k % 256 != 0) c.key.format_c = family.format;
+    c.key.tokens = tokens;
+    c.key.warps = 8;
+    c.key.grouped = i % 2 == 1;
+    c.count = std::max(1, tokens - turn({0, 1, 5}, i));
+    c.position = 1000 * i;
+    ++i;
+    out.push_back(c);
+    return out.back().key;
+  };
+  const bool k_blocks = row(family.format).block == 256;
+  for (int k : k_blocks ? std::vector{256, 768} : std::vector{32, 96, 320}) {
+    add(k, 5, 0, 0, 1).residual = true;
+    add(k, 130, 0, 0, 17);
+    add(k, 48, 16, 33, 70).bias = i % 2 == 0;
+    for (int n : {100, 32}) {
+      KernelKey& gated = add(k, n, n, 0, turn({17, 3}, i));
+      gated.gated = true;
+      gated.activation = turn({Activation::silu, Activation::gelu_tanh}, i / 2);
+    }
+  }
+  add(k_blocks ? 256 : 64, 270, 0, 0, 140).residual = true;
+  add(k_blocks ? 2048 : 1024, 17, 0, 0, 2);  // more stages than are under way at once
+}
+
+void append_tokens_cases(const Family& family, Cases& out) {
+  int i = 0;
+  for (int head_dim : {32, 48, 64, 80, 128, 256}) {
+    if (family.format == Format::q8_0 && head_dim % 32 != 0) continue;
+    for (int tokens : {1, 3, 17}) {
+      for (int position : {0, 5, 100}) {
+        KernelCase c{base(family)};
+        c.key.kv_heads = turn({1, 2, 3}, i);
+        c.key.heads = c.key.kv_heads * turn({1, 4, 3, 7}, i);
+        c.key.head_dim = head_dim;
+        c.key.rotary = i % 4 == 3 ? head_dim / 4 * 2 : head_dim;
+        c.key.tokens = tokens;
+        c.key.warps = turn({1, 3, 8, 16}, i);
+        c.key.scale = 1.0f / static_cast<float>(1 + head_dim / 16);
+        c.key.pairing = i % 2 ? Pairing::halves : Pairing::adjacent;
+        c.key.qk_norm = i % 3 == 1;
+        c.key.epsilon = c.key.qk_norm ? 1e-6f : 0;
+        c.count = std::max(1, tokens - i % 2);
+        c.position = position;
+        c.capacity = position + c.count + i % 3;
+        out.push_back(c);
+        ++i;
+      }
+    }
+  }
+}
+
+void attend_tokens_cases(const Family& family, Cases& out) {
+  int i = 0;
+  const auto add = [&](int head_dim, int tokens, int position, int window) {
+    if (family.format == Format::q8_0 && head_dim % 32 != 0) return;
+    KernelCase c{base(family)};
+    c.key.kv_heads = turn({1, 2}, i);
+    c.key.heads = c.key.kv_heads * turn({1, 3, 2}, i);
+    c.key.head_dim = head_dim;
+    c.key.window = window;
+    c.key.tokens = tokens;
+    c.key.warps = 8;
+    c.count = std::max(1, tokens - i % 2);
+    c.position = position;
+    c.capacity = position + c.count + i % 3;
+    if (i % 5 == 4) c.values = Values::large;
+    out.push_back(c);
+    ++i;
+  };
+  for (int head_dim : {32, 48, 64, 80, 96, 128, 160, 256})
+    for (int repeat = 0; repeat < 2; ++repeat)
+      add(head_dim, turn({1, 17, 3, 66}, i), turn({0, 61, 130}, i), turn({0, 7, 64}, i / 2));
+  add(64, 130, 0, 0);
+  add(64, 130, 60, 50);
+  add(128, 65, 300, 100);
+  add(32, 64, 64, 0);
+}
+
+}  // namespace lathe::testing
