@@ -26,6 +26,7 @@ Result<PlanOptions> resolve(PlanOptions options, const ModelSpec& spec) {
                              options.context, spec.context),
                  {}};
   }
+  options.chunk = std::min(options.chunk, options.context);
   const bool fused = options.fusion == Fusion::full;
   if (options.kv != Format::f16 && options.kv != Format::f32 &&
       !(fused && options.kv == Format::q8_0)) {
@@ -37,6 +38,12 @@ Result<PlanOptions> resolve(PlanOptions options, const ModelSpec& spec) {
   if (options.blocks < 1 || options.blocks > 1024) {
     return Error{Code::invalid_argument,
                  fmt::format("blocks is {}; it must be 1 to 1024", options.blocks),
+                 {}};
+  }
+  if (options.chunk < 0 || options.chunk > kMostChunkTokens) {
+    return Error{Code::invalid_argument,
+                 fmt::format("chunk is {}; it must be 0 (prompts token by token) to {}",
+                             options.chunk, kMostChunkTokens),
                  {}};
   }
   if (options.attention_splits < 0 || options.attention_splits > kMaxAttentionSplits) {

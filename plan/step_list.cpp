@@ -70,7 +70,7 @@ void StepList::finish(Plan& plan, const Operand& logits, bool reuse) && {
   const ArenaLayout layout = place_buffers(lifetimes);
   const auto place = [&](Operand operand) {
     if (operand.place != Place::scratch) return operand;
-    operand.offset = layout.offsets[static_cast<std::size_t>(operand.index)];
+    operand.offset += layout.offsets[static_cast<std::size_t>(operand.index)];
     operand.index = 0;
     return operand;
   };

@@ -14,7 +14,8 @@ namespace lathe {
 
 class StepList {
  public:
-  // A new scratch buffer of f32 values. Until finish(), the operand's index is the buffer's number.
+  // A new scratch buffer of f32 values. Until finish(), the operand's index is the buffer's number and
+  // its offset one within the buffer.
   Operand scratch(std::int64_t values);
   static Operand weight(const WeightList& weights, int index);
   static Operand table(const std::vector<Table>& tables, int index);

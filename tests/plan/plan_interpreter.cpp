@@ -2,6 +2,7 @@
 #include "tests/plan/plan_interpreter.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "lathe/codegen/kernel_table.h"
@@ -44,15 +45,32 @@ void* PlanInterpreter::address(const Operand& operand) {
   return nullptr;
 }
 
-std::span<const float> PlanInterpreter::step(std::int32_t token) {
-  control_.token = token;
-  control_.position = position_++;
-  std::fill(arena_.begin(), arena_.end(), std::numeric_limits<float>::quiet_NaN());
-  for (const Step& step : plan_.steps) {
+void PlanInterpreter::run(const Plan& plan) {
+  for (const Step& step : plan.steps) {
     std::vector<void*> arguments;
     for (const Operand& operand : step.operands) arguments.push_back(address(operand));
     row(step.key.type).oracle(step.key, arguments, 0, 1);
   }
+}
+
+void PlanInterpreter::read(const PrefillPlan& prefill, std::span<const std::int32_t> tokens) {
+  std::vector<float> own(static_cast<std::size_t>(prefill.plan.arena_bytes) / sizeof(float),
+                         std::numeric_limits<float>::quiet_NaN());
+  arena_.swap(own);
+  const PrefillChunk chunk{static_cast<std::int32_t>(tokens.size()), position_};
+  auto* words = static_cast<std::int32_t*>(address(prefill.chunk));
+  std::memcpy(words, &chunk, sizeof chunk);
+  std::copy(tokens.begin(), tokens.end(), words + sizeof chunk / sizeof *words);
+  run(prefill.plan);
+  arena_.swap(own);
+  position_ += chunk.tokens;
+}
+
+std::span<const float> PlanInterpreter::step(std::int32_t token) {
+  control_.token = token;
+  control_.position = position_++;
+  std::fill(arena_.begin(), arena_.end(), std::numeric_limits<float>::quiet_NaN());
+  run(plan_);
   control_.advance();
   return {static_cast<const float*>(address(plan_.logits)),
           static_cast<std::size_t>(plan_.spec.vocab)};

@@ -17,11 +17,14 @@ class PlanInterpreter {
   // Decodes one token at the next position. The arena is filled with NaN before, so that reading
   // what the token has not written shows in the logits.
   std::span<const float> step(std::int32_t token);
+  // Reads tokens at the next positions, at most a chunk of them.
+  void read(const PrefillPlan& prefill, std::span<const std::int32_t> tokens);
   std::int32_t sampled() const { return control_.sampled; }
   void set_sampling(const Sampling& sampling) { control_.sampling = sampling_state(sampling); }
 
  private:
   void* address(const Operand& operand);
+  void run(const Plan& plan);
 
   const Plan& plan_;
   std::vector<std::vector<std::byte>> weights_;

@@ -101,6 +101,9 @@ struct PlanOptions {
   // of small models by up to 5e-3 (docs/accuracy.md); with f32 they stay within 1e-4 of exact.
   Format kv = Format::f32;
   int attention_splits = 0;  // 1 to 64; 0 = chosen from heads and visible positions
+  // Tokens of a prompt that a GPU session with Fusion::full reads at once, 1 to 8192; 0 = none, a
+  // prompt is read token by token.
+  int chunk = 512;
 };
 
 // Exact per-token figures, except those of attention, which are per position it sees. Operands in
@@ -141,6 +144,22 @@ struct Plan {
 // tensor left unread, every key valid. Immutable afterwards.
 Result<Plan> build_plan(const GgufFile& file, const ModelSpec& spec, const PlanOptions& options);
 Result<Plan> build_plan(const GgufFile& file, const PlanOptions& options);
+
+// How a session reads a prompt: the launches that bring the keys and values of up to
+// plan.options.chunk tokens into the KV cache. The last token of a prompt is decoded.
+struct PrefillPlan {
+  Plan plan;      // weights, tables and KV cache are the decoding plan's, scratch is its own
+  Operand chunk;  // i32 in its arena, written before the first step: a PrefillChunk
+};
+// What a chunk is: this, then as many tokens as there are.
+struct PrefillChunk {
+  std::int32_t tokens = 0;
+  std::int32_t position = 0;  // of the first
+};
+
+// From a decoding plan. `grouped`: its kernels are for sm_90a (KernelKey::grouped). not_eligible:
+// why its prompts are to be read token by token.
+Result<PrefillPlan> build_prefill_plan(const Plan& plan, bool grouped);
 
 // For each step the earlier steps it must wait for, without those that others among them wait for
 // already. Steps with no path between them may run at the same time: q, k and v, gate and up.
