@@ -129,6 +129,16 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
          "where the model and the GPU allow it (default auto)")
       ->check(CLI::IsMember({"auto", "full", "none"}))
       ->type_name("FUSION");
+  add_chunk_option(app, options.chunk);
+}
+
+void add_chunk_option(CLI::App& app, int& chunk) {
+  app.add_option("--chunk", chunk,
+                 fmt::format("Tokens of a prompt read at once by fused kernels; 0: one by one "
+                             "(default {})",
+                             chunk))
+      ->check(CLI::Range(0, kMostChunkTokens))
+      ->type_name("N");
 }
 
 }  // namespace lathe::command_line

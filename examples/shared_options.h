@@ -25,7 +25,9 @@ T value_or_usage_error(const char* option, Result<T> result) {
 void add_route_option(CLI::App& app, std::vector<Route>& routes);
 // --nvrtc and --llvm, with the environment variables LATHE_NVRTC and LATHE_LLVM.
 void add_compiler_options(CLI::App& app, CompilerPaths& paths);
-// --context, --kv and --fusion.
+// --chunk.
+void add_chunk_option(CLI::App& app, int& chunk);
+// --context, --kv, --fusion and --chunk.
 void add_plan_options(CLI::App& app, PlanOptions& options);
 // --threads.
 void add_threads_option(CLI::App& app, int& threads);

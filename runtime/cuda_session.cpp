@@ -14,6 +14,7 @@
 #include "codegen/stopwatch.h"
 #include "runtime/eligibility.h"
 #include "runtime/executor.h"
+#include "runtime/prefill.h"
 #include "runtime/read_rate.h"
 #include "runtime/service_kernel.h"
 #include "runtime/session_base.h"
@@ -30,17 +31,7 @@ static_assert(offsetof(ControlBlock, token) == 0 && offsetof(ControlBlock, posit
 // In place of a token that the device has not chosen yet.
 constexpr std::int32_t kNotYet = std::numeric_limits<std::int32_t>::min();
 constexpr std::chrono::microseconds kBetweenLooks{20};
-
-// The steps that no other step waits for.
-std::vector<int> unawaited(const std::vector<std::vector<int>>& dependencies) {
-  std::vector<bool> awaited(dependencies.size());
-  for (const std::vector<int>& steps : dependencies)
-    for (int step : steps) awaited[std::size_t(step)] = true;
-  std::vector<int> out;
-  for (std::size_t i = 0; i < awaited.size(); ++i)
-    if (!awaited[i]) out.push_back(int(i));
-  return out;
-}
+constexpr std::size_t kFewTokens = 8;  // prompts shorter than this are read token by token
 
 class CudaSession final : public SessionBase {
  public:
@@ -71,6 +62,8 @@ class CudaSession final : public SessionBase {
     const KernelCounts before = device_->counts();
     const Stopwatch building;
     LATHE_TRY(device_->prepare(keys, options.progress, options.cancelled));
+    LATHE_ASSIGN(std::optional<PrefillPlan> prefill,
+                 plan_prefill(*device_, plan_, options.progress, options.cancelled, report_.notes));
     report_.build_seconds = building.seconds();
     const KernelCounts after = device_->counts();
     report_.kernels_built = after.built - before.built;
@@ -89,10 +82,16 @@ class CudaSession final : public SessionBase {
       LATHE_ASSIGN(const Kernel* kernel, device_->kernel(plan_.steps[i].key));
       steps.push_back({kernel, bound_->parameters(i)});
     }
-    describe(steps);
+    LATHE_TRY(describe(prefill));
     LATHE_TRY(prepare_advance());
     steps.push_back({&advance_->kernel, advance_parameters_});
     LATHE_ASSIGN(executor_, make_executor(std::move(steps)));
+    if (prefill) {
+      report_.chunk = plan_.options.chunk;
+      report_.scratch_bytes += prefill->plan.arena_bytes;
+      LATHE_ASSIGN(prefill_, Prefill::open(*device_, std::move(*prefill), memory_->addresses(),
+                                           kind_, stream_));
+    }
     LATHE_ASSIGN(host_control_, allocate_pinned(context(), sizeof(ControlBlock), "control block"));
     LATHE_ASSIGN(host_logits_, allocate_pinned(context(), plan_.logits.bytes, "logits"));
     LATHE_ASSIGN(const int writes_values,
@@ -118,6 +117,18 @@ class CudaSession final : public SessionBase {
     stepped_ = true;
     ended_early_ = false;
     return {};
+  }
+
+  // What is launched for a chunk costs as much as several tokens, however few it has.
+  Result<int> read_ahead(std::span<const std::int32_t> tokens) override {
+    if (!prefill_ || tokens.size() < kFewTokens) return 0;
+    const TraceRange range("read prompt");
+    const auto ahead = tokens.first(tokens.size() - 1);
+    LATHE_ASSIGN(ContextScope scope, context().enter());
+    LATHE_TRY(check_not_capturing());
+    LATHE_TRY(prefill_->read(ahead, length_));
+    LATHE_TRY(note_read(ahead));
+    return int(ahead.size());
   }
 
   // No word from the host between the tokens: each step's end prepares the next.
@@ -302,17 +313,21 @@ class CudaSession final : public SessionBase {
     return {};
   }
 
-  void describe(const std::vector<PreparedStep>& steps) {
+  Result<void> describe(const std::optional<PrefillPlan>& prefill) {
     report_.device = device_->description();
     report_.assembler = device_->assembler();
-    std::map<KernelKey, Route> taken;
-    for (const PreparedStep& step : steps) taken[step.kernel->info.key] = step.kernel->info.route;
+    std::vector<KernelKey> keys = plan_.distinct_keys();
+    if (prefill) std::ranges::copy(prefill->plan.distinct_keys(), std::back_inserter(keys));
     std::map<Route, int> per_route;
-    for (const auto& [key, route] : taken) ++per_route[route];
+    for (const KernelKey& key : keys) {
+      LATHE_ASSIGN(const Kernel* kernel, device_->kernel(key));
+      ++per_route[kernel->info.route];
+    }
     for (const auto& [route, count] : per_route) {
       report_.routes += fmt::format("{}{} {} kernel{}", report_.routes.empty() ? "" : ", ",
                                     route_name(route), count, count == 1 ? "" : "s");
     }
+    return {};
   }
 
   ExecutorKind kind_;
@@ -329,6 +344,7 @@ class CudaSession final : public SessionBase {
   // they see it too, for unified addressing is what every 64-bit Linux has.
   PinnedBuffer history_;
   std::unique_ptr<Executor> executor_;
+  std::unique_ptr<Prefill> prefill_;  // null: prompts are read token by token
   PinnedBuffer host_control_;
   PinnedBuffer host_logits_;
   StopTokens stops_;       // those that the device knows
@@ -336,26 +352,6 @@ class CudaSession final : public SessionBase {
   bool writes_values_ = false;
   double read_rate_ = 0;
 };
-
-Result<std::shared_ptr<DeviceImpl>> device_for(const SessionOptions& options,
-                                               const Platform& platform) {
-  if (options.kernels) {
-    if (auto device = std::dynamic_pointer_cast<DeviceImpl>(options.kernels)) return device;
-    return Error{Code::invalid_argument, "SessionOptions::kernels is no device of Lathe's.", {}};
-  }
-  DeviceOptions wanted;
-  wanted.device = options.device;
-  wanted.context = options.context;
-  wanted.routes = options.routes;
-  wanted.compilers = options.compilers;
-  wanted.disk_cache = options.disk_cache;
-  wanted.cache_directory = options.cache_directory;
-  wanted.cache_read_only = options.cache_read_only;
-  wanted.cache_cap_bytes = options.cache_cap_bytes;
-  wanted.log = options.log;
-  wanted.dump_directory = options.dump_directory;
-  return DeviceImpl::open(wanted, platform);
-}
 
 }  // namespace
 

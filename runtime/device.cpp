@@ -5,6 +5,7 @@
 #include <array>
 #include <new>
 
+#include "lathe/runtime/session.h"
 #include "runtime/device_impl.h"
 #include "runtime/environment.h"
 
@@ -134,6 +135,26 @@ Result<void> DeviceImpl::launch(const Kernel& kernel, std::span<const std::uint6
   }
   LATHE_ASSIGN(ContextScope scope, context_.enter());
   return check(driver(), launch_kernel(driver(), kernel, pointers, stream), "cuLaunchKernel");
+}
+
+Result<std::shared_ptr<DeviceImpl>> device_for(const SessionOptions& options,
+                                               const Platform& platform) {
+  if (options.kernels) {
+    if (auto device = std::dynamic_pointer_cast<DeviceImpl>(options.kernels)) return device;
+    return Error{Code::invalid_argument, "SessionOptions::kernels is no device of Lathe's.", {}};
+  }
+  DeviceOptions wanted;
+  wanted.device = options.device;
+  wanted.context = options.context;
+  wanted.routes = options.routes;
+  wanted.compilers = options.compilers;
+  wanted.disk_cache = options.disk_cache;
+  wanted.cache_directory = options.cache_directory;
+  wanted.cache_read_only = options.cache_read_only;
+  wanted.cache_cap_bytes = options.cache_cap_bytes;
+  wanted.log = options.log;
+  wanted.dump_directory = options.dump_directory;
+  return DeviceImpl::open(wanted, platform);
 }
 
 }  // namespace lathe

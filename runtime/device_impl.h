@@ -9,6 +9,8 @@
 
 namespace lathe {
 
+struct SessionOptions;
+
 class DeviceImpl final : public Device {
  public:
   static Result<std::shared_ptr<DeviceImpl>> open(const DeviceOptions& options,
@@ -59,5 +61,9 @@ inline CUresult launch_kernel(const Driver& driver, const Kernel& kernel, void**
                                geometry.threads, 1, 1, geometry.shared_bytes, stream, parameters,
                                nullptr);
 }
+
+// The device that a session's options name, or one of the session's own.
+Result<std::shared_ptr<DeviceImpl>> device_for(const SessionOptions& options,
+                                               const Platform& platform);
 
 }  // namespace lathe

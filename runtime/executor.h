@@ -27,6 +27,9 @@ class Executor {
   virtual void set_greedy(bool) {}
 };
 
+// The steps that no other step waits for.
+std::vector<int> unawaited(const std::vector<std::vector<int>>& dependencies);
+
 // One launch per step. The steps' parameters must outlive the executor.
 std::unique_ptr<Executor> eager_executor(const Context& context, std::vector<PreparedStep> steps);
 // One persistent kernel for all steps but those that draw a token; `tail` are the launches that

@@ -40,6 +40,16 @@ class GraphExecutor final : public Executor {
 
 }  // namespace
 
+std::vector<int> unawaited(const std::vector<std::vector<int>>& dependencies) {
+  std::vector<bool> awaited(dependencies.size());
+  for (const std::vector<int>& steps : dependencies)
+    for (int step : steps) awaited[std::size_t(step)] = true;
+  std::vector<int> out;
+  for (std::size_t i = 0; i < awaited.size(); ++i)
+    if (!awaited[i]) out.push_back(int(i));
+  return out;
+}
+
 Result<std::unique_ptr<Executor>> graph_executor(const Context& context,
                                                  const std::vector<PreparedStep>& steps,
                                                  const std::vector<std::vector<int>>& dependencies,

@@ -73,7 +73,15 @@ Result<void> SessionBase::check_step(std::int32_t token, std::int64_t count) con
 
 Result<void> SessionBase::feed(std::span<const std::int32_t> tokens) {
   for (const std::int32_t token : tokens) LATHE_TRY(check_step(token, std::int64_t(tokens.size())));
-  for (const std::int32_t token : tokens) LATHE_TRY(step(token));
+  LATHE_ASSIGN(const int read, read_ahead(tokens));
+  for (const std::int32_t token : tokens.subspan(std::size_t(read))) LATHE_TRY(step(token));
+  return {};
+}
+
+Result<void> SessionBase::note_read(std::span<const std::int32_t> tokens) {
+  std::ranges::copy(tokens, tokens_.begin() + length_);
+  LATHE_TRY(write_recent(length_ + int(tokens.size())));
+  length_ += int(tokens.size());
   return {};
 }
 
@@ -148,12 +156,16 @@ Result<void> SessionBase::rollback(int length) {
   }
   // Later entries of the KV cache are overwritten before they are read again, so nothing has to
   // move; of the recent tokens those that came later have taken the place of earlier ones.
+  LATHE_TRY(write_recent(length));
+  length_ = length;
+  return {};
+}
+
+Result<void> SessionBase::write_recent(int length) {
   SamplingState state;
   for (int p = std::max(0, length - kMaxRepeatLast); p < length; ++p)
     state.recent[std::size_t(p % kMaxRepeatLast)] = tokens_[std::size_t(p)];
-  LATHE_TRY(write_sampling(state, offsetof(SamplingState, recent), sizeof(SamplingState::recent)));
-  length_ = length;
-  return {};
+  return write_sampling(state, offsetof(SamplingState, recent), sizeof(SamplingState::recent));
 }
 
 Result<std::unique_ptr<Session>> open_session(std::shared_ptr<const GgufFile> file,

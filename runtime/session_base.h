@@ -26,6 +26,11 @@ class SessionBase : public Session {
   // Ok when `token` and what follows it, `count` in all, can be decoded now. Formats only on
   // failure.
   Result<void> check_step(std::int32_t token, std::int64_t count = 1) const;
+  // Brings as many of a prompt's tokens as it will into the KV cache, at most all but the last, and
+  // says how many. They have been checked.
+  virtual Result<int> read_ahead(std::span<const std::int32_t>) { return 0; }
+  // Counts tokens that read_ahead() has read.
+  Result<void> note_read(std::span<const std::int32_t> tokens);
   // Ok when a step has run since the session was opened.
   Result<void> check_stepped() const;
   // The same, and its logits are still there.
@@ -33,6 +38,8 @@ class SessionBase : public Session {
   Result<void> check_stops(std::span<const std::int32_t> stops) const;
   // How many of the tokens there are, up to the first stop token.
   static int count_until(std::span<const std::int32_t> tokens, std::span<const std::int32_t> stops);
+  // Makes the tokens before `length` recent again.
+  Result<void> write_recent(int length);
   // Writes so many bytes of the control block's sampling state from `offset` on, after the steps
   // that have been taken.
   virtual Result<void> write_sampling(const SamplingState& state, std::size_t offset,

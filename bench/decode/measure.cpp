@@ -101,7 +101,7 @@ Result<double> Measurement::decode(const Test& test, std::span<std::int32_t> tok
     LATHE_TRY(check_tokens(tokens));
     return seconds;
   }
-  for (std::int32_t token : tokens) LATHE_TRY(session_.step(token));
+  LATHE_TRY(session_.feed(tokens));
   LATHE_ASSIGN(const std::int32_t last, session_.sampled());  // waits for the last step
   const double seconds = seconds_since(start);
   LATHE_TRY(check_tokens({&last, 1}));

@@ -91,9 +91,8 @@ void add_matrix_options(CLI::App& app, Options& options, Names& names) {
                       "Positions in the KV cache before a test starts (default 0)"),
        "N,...")
       ->check(lengths);
-  list(
-      app.add_option("--executor", names.executors, "Of " + known_executors() + " (default auto)"),
-      "KIND,...");
+  list(app.add_option("--executor", names.executors, "Of " + known_executors() + " (default auto)"),
+       "KIND,...");
   list(app.add_option("--kv", names.kv, "Formats of the KV cache (default f16)"), "FORMAT,...");
 }
 
@@ -127,6 +126,7 @@ void add_execution_options(CLI::App& app, Options& options) {
   app.add_option("--device", options.session.device, "Ordinal of the GPU (default 0)")
       ->check(CLI::Range(0, 1023))
       ->type_name("N");
+  command_line::add_chunk_option(app, options.session.plan.chunk);
   command_line::add_threads_option(app, options.session.threads);
   command_line::add_route_option(app, options.session.routes);
   command_line::add_compiler_options(app, options.session.compilers);

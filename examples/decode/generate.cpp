@@ -13,6 +13,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Tokens of a prompt between two looks at whether to go on.
+constexpr int kPromptPiece = 4096;
+
 double seconds(Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
@@ -35,13 +38,18 @@ class Generator {
  private:
   Result<void> feed_prompt() {
     start_ = Clock::now();
-    for (std::int32_t id : options_.prompt) {
+    // The logits of every token are wanted when they go to a file.
+    const int piece = record_.has_file() || session_.report().chunk == 0 ? 1 : kPromptPiece;
+    std::span<const std::int32_t> left = options_.prompt;
+    while (!left.empty()) {
       if (options_.interrupted()) {
         out_.ending = Ending::interrupted;
         break;
       }
-      LATHE_TRY(session_.step(id));
-      ++out_.prompt_fed;
+      const auto next = left.first(std::min(left.size(), static_cast<std::size_t>(piece)));
+      LATHE_TRY(session_.feed(next));
+      left = left.subspan(next.size());
+      out_.prompt_fed += static_cast<int>(next.size());
       options_.progress("reading the prompt", out_.prompt_fed,
                         static_cast<std::int64_t>(options_.prompt.size()));
       if (record_.has_file()) LATHE_TRY(write_logits());

@@ -36,6 +36,7 @@ Json report_json(const Summary& summary) {
           {"weight_bytes", report.weight_bytes},
           {"kv_bytes", report.kv_bytes},
           {"scratch_bytes", report.scratch_bytes},
+          {"chunk", report.chunk},
           {"read_bytes_per_second", summary.read_rate},
           {"notes", summary.notes}};
 }

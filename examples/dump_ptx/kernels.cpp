@@ -26,6 +26,10 @@ constexpr const char* kSamples[] = {
     "sample.f32.w16.s125",
     "matvec.q4_k.k4096.n4096.w16.bl132.st3.res",
     "attend.f16.h32.kvh8.d128.rot128.w8.s16.scale8838835e-8",
+    "norm_tokens.f32.k4096.m512.w8.eps1e-5",
+    "matmul.q4_k.k4096.n4096.m512.w8.res",
+    "append_tokens.f16.m512.h32.kvh8.d128.rot128.w8.scale8838835e-8",
+    "attend_tokens.f16.m512.h32.kvh8.d128.w8",
 };
 
 Result<void> set_fields(KernelKey& key, std::span<const std::string> words) {
@@ -82,7 +86,10 @@ Result<std::vector<KernelKey>> kernels_of_model(const std::string& path, PlanOpt
     options.fusion = Fusion::none;
   LATHE_ASSIGN(const std::shared_ptr<const GgufFile> file, GgufFile::open(path));
   LATHE_ASSIGN(const Plan plan, build_plan(*file, options));
-  return plan.distinct_keys();
+  std::vector<KernelKey> keys = plan.distinct_keys();
+  if (const Result<PrefillPlan> prefill = build_prefill_plan(plan, multiplies_in_groups(target)))
+    for (const KernelKey& key : prefill->plan.distinct_keys()) keys.push_back(key);
+  return keys;
 }
 
 Result<Program> program_of_model(const std::string& path, PlanOptions options) {

@@ -54,6 +54,7 @@ Result<SessionOptions> options_of(const lathe_session_options& given) {
   LATHE_ASSIGN(options.plan.kv, kv_format_of(given.kv_format));
   options.plan.context = given.context;
   options.plan.attention_splits = given.attention_splits;
+  if (given.chunk != 0) options.plan.chunk = given.chunk == -1 ? 0 : given.chunk;
   options.threads = given.threads;
   if (given.device) {
     LATHE_ASSIGN(const DeviceObject* device, find<DeviceObject>(given.device));
@@ -169,7 +170,9 @@ lathe_status lathe_session_get_info(const lathe_session* session, lathe_session_
                          .upload_seconds = report.upload_seconds,
                          .weight_bytes = report.weight_bytes,
                          .kv_bytes = report.kv_bytes,
-                         .scratch_bytes = report.scratch_bytes},
+                         .scratch_bytes = report.scratch_bytes,
+                         .chunk = report.chunk,
+                         .reserved = 0},
                         info, "lathe_session_info");
   });
 }

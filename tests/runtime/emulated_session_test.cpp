@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -238,6 +239,117 @@ TEST(EmulatedSession, EveryExecutorSamplesTheSame) {
     EXPECT_EQ(text(ExecutorKind::graph), expected);
     EXPECT_EQ(text(ExecutorKind::mega), expected);
   }
+}
+
+// A prompt of 21 tokens in chunks of 8, some of them after a rollback.
+struct Read {
+  std::vector<float> logits;
+  std::vector<std::int32_t> ids;
+};
+Read read_prompt(const TinyModel& model, ExecutorKind executor, Format kv, int chunk) {
+  FakeDriver fake(emulated(3, fresh_seed()));
+  SessionOptions options = options_for(executor);
+  options.plan.kv = kv;
+  options.plan.chunk = chunk;
+  Read out;
+  std::vector<std::int32_t> prompt(21);
+  for (int i = 0; i < 21; ++i) prompt[static_cast<std::size_t>(i)] = (7 * i + 3) % model.vocab;
+  {
+    const auto session = open_session(make_model(model), options, fake.platform());
+    EXPECT_TRUE(session) << session.error().text();
+    if (!session) return out;
+    EXPECT_EQ((*session)->report().chunk, chunk);
+    EXPECT_TRUE((*session)->feed(std::vector{9, 8, 7, 6, 5, 4, 3, 2, 1, 0}));
+    EXPECT_TRUE((*session)->rollback(2));
+    EXPECT_TRUE((*session)->feed(prompt));
+    EXPECT_EQ((*session)->length(), 23);
+    const auto logits = (*session)->logits();
+    EXPECT_TRUE(logits) << logits.error().text();
+    if (logits) out.logits.assign(logits->begin(), logits->end());
+    out.ids.resize(4);
+    EXPECT_TRUE((*session)->generate((*session)->sampled().value(), out.ids));
+  }
+  for (const std::string& violation : fake.violations()) ADD_FAILURE() << violation;
+  return out;
+}
+
+void expect_close(const TinyModel& model, ExecutorKind executor, Format kv) {
+  SCOPED_TRACE(model.architecture + ", " + executor_name(executor) + ", " + row(kv).name);
+  const Read expected = read_prompt(model, ExecutorKind::graph, kv, 0);
+  const Read actual = read_prompt(model, executor, kv, 8);
+  ASSERT_EQ(actual.logits.size(), expected.logits.size());
+  double error = 0, norm = 0;
+  for (std::size_t i = 0; i < expected.logits.size(); ++i) {
+    const double difference = static_cast<double>(actual.logits[i]) - expected.logits[i];
+    error += difference * difference;
+    norm += static_cast<double>(expected.logits[i]) * expected.logits[i];
+  }
+  EXPECT_LE(std::sqrt(error / norm), 2e-3);
+  EXPECT_EQ(actual.ids, expected.ids);
+}
+
+TEST(EmulatedPrefill, LeavesWhatDecodingLeaves) {
+  const Format caches[] = {Format::f16, Format::f32, Format::q8_0, Format::f16};
+  int i = 0;
+  for (TinyModel model : {tiny_llama(), tiny_qwen2(), tiny_qwen3(), tiny_gemma3()}) {
+    model.layers = 2;
+    expect_close(fusible(model), i % 2 ? ExecutorKind::mega : ExecutorKind::graph, caches[i]);
+    ++i;
+  }
+  expect_close(model_shape(2), ExecutorKind::eager, Format::f16);  // q4_k and q6_k
+  expect_close(fusible(tiny_llama(), Format::q5_1), ExecutorKind::mega, Format::f32);
+}
+
+// The tokens of a prompt are recent ones however they were read.
+TEST(EmulatedPrefill, TheRepeatPenaltySeesThePrompt) {
+  const auto text = [](int chunk) {
+    FakeDriver fake(emulated(3, fresh_seed()));
+    SessionOptions options = options_for(ExecutorKind::mega);
+    options.plan.chunk = chunk;
+    const auto session =
+        open_session(make_model(fusible(tiny_llama())), options, fake.platform()).value();
+    EXPECT_TRUE(session->set_sampling({.repeat_penalty = 10, .repeat_last = 256}));
+    std::vector<std::int32_t> prompt(20), ids(6);
+    for (int i = 0; i < 20; ++i) prompt[static_cast<std::size_t>(i)] = 2 * i;
+    EXPECT_TRUE(session->feed(prompt));
+    EXPECT_TRUE(session->generate(session->sampled().value(), ids));
+    return ids;
+  };
+  const std::vector<std::int32_t> expected = text(0);
+  EXPECT_EQ(text(16), expected);
+}
+
+TEST(EmulatedPrefill, WhatIsRefusedIsRefusedBeforeAnyLaunch) {
+  FakeDriver fake(emulated(3, 1));
+  const auto session = open_session(make_model(fusible(tiny_llama())),
+                                    options_for(ExecutorKind::graph), fake.platform())
+                           .value();
+  EXPECT_EQ(session->report().chunk, 32);  // no more than the context
+  std::vector<std::int32_t> prompt(33, 1);
+  EXPECT_FALSE(session->feed(prompt));
+  prompt.resize(20);
+  prompt[19] = 80;
+  EXPECT_FALSE(session->feed(prompt));
+  EXPECT_EQ(session->length(), 0);
+  EXPECT_FALSE(session->logits());
+  prompt[19] = 79;
+  EXPECT_TRUE(session->feed(prompt));
+  EXPECT_EQ(session->length(), 20);
+}
+
+TEST(EmulatedPrefill, TheNotesSayWhyThereIsNone) {
+  FakeDriver fake(emulated(3, 1));
+  TinyModel model = fusible(tiny_llama());
+  model.head_dim = model.rotary = 40;
+  const auto session =
+      open_session(make_model(model), options_for(ExecutorKind::graph), fake.platform()).value();
+  EXPECT_EQ(session->report().chunk, 0);
+  const auto& notes = session->report().notes;
+  EXPECT_TRUE(std::ranges::any_of(notes, [](const std::string& note) {
+    return note.starts_with("prompts are read token by token: head_dim is 40");
+  }));
+  EXPECT_TRUE(session->feed(std::vector<std::int32_t>(12, 3)));
+  EXPECT_EQ(session->length(), 12);
 }
 
 }  // namespace

@@ -152,6 +152,7 @@ CUresult fake_to_device(CUdeviceptr to, const void* from, std::size_t bytes, CUs
     std::lock_guard lock(g_state->mutex);
     pinned = g_state->pinned.contains(const_cast<void*>(from));
   }
+  if (!g_state->options.copies) return CUDA_SUCCESS;
   // From pinned memory the bytes are taken when the stream gets there, else now.
   std::vector<char> now;
   if (!pinned) now.assign(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);

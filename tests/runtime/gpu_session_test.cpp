@@ -124,6 +124,32 @@ TEST_F(GpuTest, EveryRouteGivesTheOraclesLogits) {
   EXPECT_GT(routes, 0);
 }
 
+// By each route, in chunks that divide the prompt and that do not; again after a rollback.
+TEST_F(GpuTest, APromptInChunksGivesTheOraclesLogits) {
+  SessionOptions reference = options_for(ExecutorKind::cpu);
+  const std::vector<std::int32_t> tokens = prompt();
+  const auto expected = decode(*Session::open(make_model(), reference).value()).back();
+  for (Route route : {Route::nvrtc, Route::llvm}) {
+    for (int chunk : {64, 9}) {
+      SCOPED_TRACE(std::string(route_name(route)) + ", " + std::to_string(chunk));
+      SessionOptions options = options_for(chunk == 9 ? ExecutorKind::eager : ExecutorKind::graph);
+      options.routes = {route};
+      options.plan.chunk = chunk;
+      const auto session = Session::open(make_model(), options);
+      if (!session && session.error().code == Code::not_found) continue;  // no such compiler
+      ASSERT_TRUE(session) << session.error().text();
+      if ((*session)->plan().options.fusion != Fusion::full) GTEST_SKIP() << "no fused kernels";
+      EXPECT_EQ((*session)->report().chunk, chunk);
+      for (int start : {0, 3}) {
+        ASSERT_TRUE((*session)->rollback(start));
+        ASSERT_TRUE((*session)->feed(std::span(tokens).subspan(std::size_t(start))));
+        const auto logits = (*session)->logits().value();
+        EXPECT_LT(relative_error({logits.begin(), logits.end()}, expected), kLogitsBound);
+      }
+    }
+  }
+}
+
 TEST_F(GpuTest, StepsThatNobodyWaitsForKeepTheirTokens) {
   for (ExecutorKind kind : {ExecutorKind::eager, ExecutorKind::graph}) {
     const auto waited = open(options_for(kind));

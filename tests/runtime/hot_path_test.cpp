@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <vector>
 
 #include "runtime/c_api/objects.h"
 #include "runtime/device_impl.h"
@@ -122,6 +123,30 @@ TEST(HotPath, AThousandStepsAllocateAndOpenNothing) {
     EXPECT_EQ(fake.calls("cuStreamWriteValue64"), 1000);
     // Beside those: push, pop, and the question whether the stream is being captured.
     EXPECT_EQ(fake.calls(), 1000 * (launches + 4));
+  }
+}
+
+TEST(HotPath, ReadingAPromptAllocatesNothing) {
+  for (ExecutorKind kind : {ExecutorKind::eager, ExecutorKind::graph, ExecutorKind::mega}) {
+    FakeDriver fake({.execute = false, .copies = false});
+    SessionOptions options;
+    options.executor = kind;
+    options.plan.context = 2048;
+    options.plan.chunk = 64;
+    options.disk_cache = false;
+    const auto session = open_session(make_model(), options, fake.platform()).value();
+    ASSERT_EQ(session->report().chunk, 64);
+    const std::vector<std::int32_t> prompt(200, 7);
+    ASSERT_TRUE(session->feed(prompt));  // the fake's own books
+    fake.reset_counts();
+    const long allocations = g_allocations;
+    bool good = true;
+    for (int i = 0; i < 9; ++i) good = bool(session->feed(prompt)) && good;
+    EXPECT_TRUE(good);
+    EXPECT_EQ(g_allocations - allocations, 0) << executor_name(kind);
+    if (kind == ExecutorKind::eager) continue;
+    // Chunks of 64, 64, 64 and 7 tokens, then one that is decoded.
+    EXPECT_EQ(fake.calls("cuGraphLaunch"), 9 * (kind == ExecutorKind::graph ? 5 : 4));
   }
 }
 

@@ -75,6 +75,8 @@ typedef struct lathe_session_options {
   void* progress_user;
   lathe_cancel cancel;  // may be NULL; asked after each kernel and each weight: LATHE_CANCELLED
   void* cancel_user;
+  int32_t chunk;     // tokens of a prompt read at once, up to 8192; 0: 512, -1: one by one
+  int32_t reserved;  // 0
 } lathe_session_options;
 
 typedef struct lathe_session_info {
@@ -94,6 +96,8 @@ typedef struct lathe_session_info {
   int64_t weight_bytes;
   int64_t kv_bytes;
   int64_t scratch_bytes;
+  int32_t chunk;     // tokens of a prompt read at once; 0: one by one, and a note says why
+  int32_t reserved;  // 0
 } lathe_session_info;
 
 // Plans, builds, loads and uploads; waits for the end. options may be NULL. Needs the model's
@@ -113,7 +117,8 @@ LATHE_API lathe_status lathe_session_get_note(const lathe_session* session, int3
 // in order on the session's stream. LATHE_OUT_OF_RANGE, and nothing decoded, for a token outside
 // the vocabulary and for a full context. Allocates nothing, takes no lock.
 LATHE_API lathe_status lathe_session_step(lathe_session* session, int32_t token);
-// Steps through `count` tokens: a prompt. All are checked before the first is decoded.
+// Takes `count` tokens: a prompt. All are checked before the first is launched. On a GPU all but
+// the last are read in chunks where lathe_session_info says so.
 LATHE_API lathe_status lathe_session_feed(lathe_session* session, const int32_t* tokens,
                                           int32_t count);
 // Decodes `token` and then, each time, the token that was chosen; writes the `count` chosen ones to

@@ -66,6 +66,7 @@ struct SessionReport {
   std::int64_t weight_bytes = 0;
   std::int64_t kv_bytes = 0;
   std::int64_t scratch_bytes = 0;
+  int chunk = 0;  // tokens of a prompt read at once; 0: they are read one by one
   std::vector<std::string> notes;
 };
 
@@ -86,7 +87,9 @@ class Session {
   // Decodes one token at position length(). Asynchronous on a GPU. Errors before any launch:
   // out_of_range when the token is not in the vocabulary or the context is full.
   virtual Result<void> step(std::int32_t token) = 0;
-  // Steps through the tokens of a prompt. All are checked before the first is decoded.
+  // Takes the tokens of a prompt: all but the last in chunks, where the report has their size, then
+  // the last one as step() does. All are checked before the first is launched. What chunks leave in
+  // the KV cache differs from what steps leave by roundings of f16.
   virtual Result<void> feed(std::span<const std::int32_t> tokens) = 0;
   // Decodes `token` and then, each time, the token that was chosen: tokens[i] is what sampled()
   // would say after step i. Faster than steps, for the device does not wait for the host in

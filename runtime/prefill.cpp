@@ -1,0 +1,80 @@
+// Owns the reading of prompts.
+#include "runtime/prefill.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/eligibility.h"
+
+namespace lathe {
+
+Result<std::optional<PrefillPlan>> plan_prefill(DeviceImpl& device, const Plan& decoding,
+                                                const Progress& progress,
+                                                const std::function<bool()>& cancelled,
+                                                std::vector<std::string>& notes) {
+  if (decoding.options.chunk == 0 || decoding.options.fusion != Fusion::full)
+    return std::optional<PrefillPlan>();
+  Result<PrefillPlan> plan = build_prefill_plan(decoding, multiplies_in_groups(device.target()));
+  Result<void> prepared;
+  if (plan)
+    prepared = device.prepare(plan->plan.distinct_keys(), progress, cancelled);
+  else
+    prepared = plan.error();
+  if (prepared) return std::optional<PrefillPlan>(std::move(*plan));
+  if (!another_executor_may_do(prepared.error())) return prepared.error();
+  notes.push_back("prompts are read token by token: " + prepared.error().message);
+  return std::optional<PrefillPlan>();
+}
+
+Result<std::unique_ptr<Prefill>> Prefill::open(DeviceImpl& device, PrefillPlan plan,
+                                               const Addresses& weights, ExecutorKind kind,
+                                               CUstream stream) {
+  std::unique_ptr<Prefill> prefill(new Prefill(device.driver(), std::move(plan), stream));
+  LATHE_TRY(prefill->prepare(device, weights, kind));
+  return prefill;
+}
+
+Result<void> Prefill::prepare(DeviceImpl& device, const Addresses& weights, ExecutorKind kind) {
+  const Context& context = device.context();
+  const Plan& plan = plan_.plan;
+  LATHE_ASSIGN(scratch_, allocate_device(context, plan.arena_bytes, "reading of prompts"));
+  // As in the decoding plan's arena, what nobody has written is NaN.
+  LATHE_DRIVER_CALL(driver_, cuMemsetD8Async, scratch_.get(), 0xff, std::size_t(plan.arena_bytes),
+                    stream_);
+  Addresses addresses = weights;
+  addresses.scratch = scratch_.get();
+  chunk_ = scratch_.get() + CUdeviceptr(plan_.chunk.offset);
+  words_.resize(std::size_t(plan_.chunk.bytes) / sizeof(std::int32_t));
+  LATHE_ASSIGN(BoundPlan bound, BoundPlan::bind(plan, addresses, Alignment::kernel));
+  bound_.emplace(std::move(bound));
+  std::vector<PreparedStep> steps;
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    LATHE_ASSIGN(const Kernel* kernel, device.kernel(plan.steps[i].key));
+    steps.push_back({kernel, bound_->parameters(i)});
+  }
+  if (kind == ExecutorKind::eager) {
+    executor_ = eager_executor(context, std::move(steps));
+    return {};
+  }
+  LATHE_ASSIGN(executor_, graph_executor(context, steps, step_dependencies(plan), stream_));
+  return {};
+}
+
+Result<void> Prefill::read(std::span<const std::int32_t> tokens, int position) {
+  const std::size_t head = sizeof(PrefillChunk) / sizeof(std::int32_t);
+  while (!tokens.empty()) {
+    const auto part = tokens.first(std::min(tokens.size(), words_.size() - head));
+    const PrefillChunk chunk{std::int32_t(part.size()), position};
+    std::memcpy(words_.data(), &chunk, sizeof chunk);
+    std::ranges::copy(part, words_.begin() + std::ptrdiff_t(head));
+    // From pageable memory: the driver takes the bytes before it returns.
+    LATHE_DRIVER_CALL(driver_, cuMemcpyHtoDAsync, chunk_, words_.data(),
+                      (head + part.size()) * sizeof(std::int32_t), stream_);
+    LATHE_TRY(executor_->launch(stream_, 1));
+    position += int(part.size());
+    tokens = tokens.subspan(part.size());
+  }
+  return {};
+}
+
+}  // namespace lathe
