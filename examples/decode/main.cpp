@@ -34,6 +34,16 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+constexpr int kTokensAhead = 16;
+
+// How far to run ahead unless told. A recorded run wants its logits, and the CPU gains nothing.
+int tokens_ahead(const Options& options, const Session& session) {
+  if (options.ahead > 0) return options.ahead;
+  const bool recorded = options.json || !options.logits_file.empty();
+  const bool on_cpu = session.report().executor == executor_name(ExecutorKind::cpu);
+  return recorded || on_cpu ? 1 : kTokensAhead;
+}
+
 // Generates, with the answer going to stdout as it comes.
 Result<Generation> answer(Session& session, const Prompt& prompt, const Options& options,
                           command_line::ProgressLine& progress, Output& output,
@@ -42,7 +52,7 @@ Result<Generation> answer(Session& session, const Prompt& prompt, const Options&
       .prompt = prompt.ids,
       .max_tokens = options.max_tokens,
       .sampling = options.sampling,
-      .ahead = options.ahead,
+      .ahead = tokens_ahead(options, session),
       .is_stop = [&](std::int32_t id) { return prompt.tokenizer && prompt.tokenizer->is_stop(id); },
       .stops = prompt.tokenizer ? prompt.tokenizer->stops(StopTokens::kMost)
                                 : std::vector<std::int32_t>{},
@@ -92,7 +102,7 @@ Result<int> run(const Options& options, Clock::time_point start) {
   summary.model = options.model;
   summary.prompt = prompt.ids;
   summary.text = output.text();
-  if (options.ahead == 1) summary.logits_hash = record.digest();
+  if (tokens_ahead(options, *open.session) == 1) summary.logits_hash = record.digest();
   summary.open_seconds = open.seconds;
   summary.first_token_seconds += summary.generation.prompt_seconds;
   summary.report = open.session->report();

@@ -118,7 +118,7 @@ void add_execution_options(CLI::App& app, Options& options, Names& names) {
   command_line::add_threads_option(app, options.session.threads);
   app.add_option("--ahead", options.ahead,
                  "Tokens that a GPU chooses without the host in between: faster, but there is no\n"
-                 "hash of the logits (default 1)")
+                 "hash of the logits (default 16; 1 with --json or --logits)")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
   command_line::add_cache_options(app, options.session);

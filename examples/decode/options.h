@@ -21,7 +21,7 @@ struct Options {
 
   int max_tokens = 256;  // -1: until the context is full
   Sampling sampling;
-  int ahead = 1;
+  int ahead = 0;  // 0: to be chosen when it is known what decodes
 
   SessionOptions session;
   bool may_fall_back = false;  // to the CPU, if no GPU can be used

@@ -6,10 +6,6 @@
 
 namespace lathe::testing {
 
-bool sums_in_hardware_order(const KernelKey& key) {
-  return key.type == KernelType::matmul || key.type == KernelType::attend_tokens;
-}
-
 void norm_tokens_cases(const Family& family, Cases& out) {
   int i = 0;
   for (int k : {4, 32, 64, 96, 100, 288, 576, 1024, 2880, 4096}) {
