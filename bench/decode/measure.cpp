@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 
 // Positions filled between two words of progress: more as long as they take less than this.
 constexpr int kFirstChunk = 16;
-constexpr int kLargestChunk = 1024;
+constexpr int kLargestChunk = 4096;
 constexpr double kChunkSeconds = 0.2;
 
 // A test is warmed up by a repetition that does not count; one that would take longer than this, by
@@ -54,14 +54,17 @@ Result<void> Measurement::run(const Test& test, int repetitions, Samples& sample
 }
 
 Result<void> Measurement::fill() {
-  std::vector<std::int32_t> tokens;
+  const std::vector<std::int32_t> tokens = prompt_tokens(depth_, session_.plan().spec.vocab);
+  std::span<const std::int32_t> left =
+      std::span(tokens).subspan(static_cast<std::size_t>(std::min(session_.length(), depth_)));
   int chunk = kFirstChunk;
-  while (session_.length() < depth_ && !watch_.interrupted()) {
-    tokens.resize(static_cast<std::size_t>(std::min(chunk, depth_ - session_.length())));
+  while (!left.empty() && !watch_.interrupted()) {
+    const auto piece = left.first(std::min(left.size(), static_cast<std::size_t>(chunk)));
+    left = left.subspan(piece.size());
     const Clock::time_point start = Clock::now();
-    LATHE_TRY(session_.generate(next_, tokens));
-    LATHE_TRY(check_tokens(tokens));
-    next_ = tokens.back();
+    LATHE_TRY(session_.feed(piece));
+    LATHE_ASSIGN(next_, session_.sampled());  // waits for the last step
+    LATHE_TRY(check_tokens({&next_, 1}));
     if (seconds_since(start) < kChunkSeconds) chunk = std::min(2 * chunk, kLargestChunk);
     watch_.progress("filling the KV cache", session_.length(), depth_);
   }

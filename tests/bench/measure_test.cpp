@@ -34,7 +34,6 @@ class RecordingSession final : public Session {
     EXPECT_EQ(token, length_ == 0 ? 0 : last_) << "what follows is not what was generated";
     note("generate " + std::to_string(tokens.size()) + " @ " + std::to_string(length_));
     for (std::int32_t& sampled : tokens) sampled = sampled_;
-    if (length_ < fill_) last_ = sampled_;
     length_ += static_cast<int>(tokens.size());
     return static_cast<int>(tokens.size());
   }
@@ -42,6 +41,7 @@ class RecordingSession final : public Session {
   Result<std::int32_t> sampled() override {
     note("steps " + std::to_string(steps_) + " @ " + std::to_string(length_ - steps_));
     steps_ = 0;
+    last_ = sampled_;
     return sampled_;
   }
   Result<std::span<const float>> logits() override { return std::span<const float>(); }
@@ -59,7 +59,6 @@ class RecordingSession final : public Session {
   std::vector<std::string> calls_;
   std::int32_t sampled_ = 5;
   std::int32_t last_ = 0;
-  int fill_ = 0;
   int length_ = 0;
   int steps_ = 0;
 };
@@ -85,24 +84,22 @@ class MeasureTest : public ::testing::Test {
 };
 
 TEST_F(MeasureTest, EveryRepetitionStartsAtTheDepth) {
-  session_->fill_ = 40;
   Measurement measurement(*session_, 40, nullptr, watch_);
   Samples samples;
   ASSERT_TRUE(measurement.run({0, 20, 40}, 2, samples));
   EXPECT_EQ(session_->calls_,
-            (Calls{"generate 16 @ 0", "generate 24 @ 16",                       // the depth
+            (Calls{"steps 16 @ 0", "steps 24 @ 16",                             // the depth
                    "generate 16 @ 40", "generate 16 @ 40", "generate 20 @ 40",  // warm-up
                    "generate 20 @ 40", "generate 20 @ 40"}));
   EXPECT_EQ(samples.seconds.size(), 2u);
 }
 
 TEST_F(MeasureTest, TheDepthIsFilledOnce) {
-  session_->fill_ = 8;
   Measurement measurement(*session_, 8, nullptr, watch_);
   Samples first, second;
   ASSERT_TRUE(measurement.run({0, 4, 8}, 1, first));
   ASSERT_TRUE(measurement.run({4, 0, 8}, 1, second));
-  EXPECT_EQ(std::count(session_->calls_.begin(), session_->calls_.end(), "generate 8 @ 0"), 1);
+  EXPECT_EQ(std::count(session_->calls_.begin(), session_->calls_.end(), "steps 8 @ 0"), 1);
   EXPECT_EQ(session_->calls_.back(), "steps 4 @ 8");
 }
 
