@@ -37,7 +37,11 @@ Result<std::unique_ptr<Prefill>> Prefill::open(DeviceImpl& device, PrefillPlan p
 Result<void> Prefill::prepare(DeviceImpl& device, const Addresses& weights, ExecutorKind kind) {
   const Context& context = device.context();
   const Plan& plan = plan_.plan;
-  LATHE_ASSIGN(scratch_, allocate_device(context, plan.arena_bytes, "reading of prompts"));
+  Result<DeviceBuffer> scratch = allocate_device(context, plan.arena_bytes, "reading of prompts");
+  if (!scratch && scratch.error().code == Code::out_of_memory)
+    return std::move(scratch).error().with(
+        "hint", "a smaller chunk takes less, and chunk 0 none (PlanOptions::chunk)");
+  LATHE_ASSIGN(scratch_, std::move(scratch));
   // As in the decoding plan's arena, what nobody has written is NaN.
   LATHE_DRIVER_CALL(driver_, cuMemsetD8Async, scratch_.get(), 0xff, std::size_t(plan.arena_bytes),
                     stream_);
