@@ -287,7 +287,7 @@ int draws(const KernelCase& kernel_case) {
   // Gated products are many times as large in a few places as elsewhere: the error of few values is
   // that of the largest two or three.
   const bool uneven = kernel_case.key.type == KernelType::matmul && kernel_case.key.gated;
-  const std::size_t enough = uneven ? 256 : 32;
+  const std::size_t enough = uneven ? 128 : 32;
   std::size_t values = 0;
   for (const Param& param : row(kernel_case.key.type).params(kernel_case.key))
     if (param.access != Access::read) values += argument_bytes(kernel_case, param) / 4;
