@@ -34,6 +34,11 @@
   FILE(ops_launch_shapes, "ops/launch_shapes.h")   \
   FILE(ops_math, "ops/math.h")                     \
   FILE(ops_matmul, "ops/matmul.h")                 \
+  FILE(ops_matmul_block, "ops/matmul_block.h")     \
+  FILE(ops_matmul_few, "ops/matmul_few.h")         \
+  FILE(ops_matmul_many, "ops/matmul_many.h")       \
+  FILE(ops_matmul_meet, "ops/matmul_meet.h")       \
+  FILE(ops_matmul_rows, "ops/matmul_rows.h")       \
   FILE(ops_matvec, "ops/matvec.h")                 \
   FILE(ops_norm_tokens, "ops/norm_tokens.h")       \
   FILE(ops_persistent, "ops/persistent.h")         \

@@ -9,19 +9,9 @@ namespace {
 
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(has_tokens(key));
-  LATHE_TRY(check_heads(key));
-  LATHE_TRY(in_range("rotary", key.rotary, 2, key.head_dim));
+  LATHE_TRY(check_heads(key, 16));
   LATHE_TRY(in_range("warps", key.warps, 1, 16));
-  const int unit = key.format == Format::q8_0 ? 32 : 16;
-  if (key.head_dim % unit)
-    return invalid("head_dim is {}; with a KV cache of {} it must be a multiple of {}",
-                   key.head_dim, row(key.format).name, unit);
-  if (key.rotary % 2)
-    return invalid("rotary is {}; values rotate in pairs, so it must be even", key.rotary);
-  if (!(key.epsilon >= 0) || !std::isfinite(key.epsilon))
-    return invalid("epsilon is {}; it must be a finite number, at least 0", key.epsilon);
-  if (!std::isfinite(key.scale)) return invalid("scale is not finite");
-  return {};
+  return check_turn(key);
 }
 
 Geometry geometry(const KernelKey& key) {
@@ -53,12 +43,8 @@ std::vector<Param> params(const KernelKey& key) {
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/append_tokens.h", fmt::format("append_tokens_{}", row(key.format).name), {}};
-  int next = 0;
-  call.arguments.push_back(parameter(next++));
-  for (int i = 0; i < 2; ++i)
-    call.arguments.push_back(key.qk_norm ? parameter(next++) : null_argument());
-  for (int i = 0; i < 5; ++i) call.arguments.push_back(parameter(next++));
+  OpCall call{"ops/append_tokens.h", fmt::format("append_tokens_{}", row(key.format).name),
+              parameters_of({true, key.qk_norm, key.qk_norm, true, true, true, true, true})};
   for (int value : {key.heads, key.kv_heads, key.head_dim, key.rotary,
                     key.pairing == Pairing::halves ? 1 : 0, key.warps})
     call.arguments.push_back(integer(value));
@@ -82,8 +68,8 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   const float* k_norm = floats(key.qk_norm);
   const float* frequencies = floats(true);
   const auto* chunk = static_cast<const std::int32_t*>(arguments[i++]);
-  auto* k_cache = static_cast<std::byte*>(arguments[i++]);
-  auto* v_cache = static_cast<std::byte*>(arguments[i++]);
+  auto* keys = static_cast<std::byte*>(arguments[i++]);
+  const Caches caches = {keys, static_cast<std::byte*>(arguments[i++])};
   auto* queries = static_cast<std::uint16_t*>(arguments[i]);
   const std::int64_t d = key.head_dim;
   const auto [first, last] = share(std::min(chunk[0], key.tokens), part, parts);
@@ -98,14 +84,7 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
     }
     for (int kv_head = 0; kv_head < key.kv_heads; ++kv_head) {
       const float* k = own + (key.heads + kv_head) * d;
-      const HeadValues turned_key = turned(key, position, frequencies, k, k_norm);
-      float values[256];
-      for (std::int64_t e = 0; e < d; ++e)
-        values[e] = static_cast<float>(turned_key[static_cast<std::size_t>(e)]);
-      store_cached(key, values, cache_row(key, k_cache, position, kv_head));
-      for (std::int64_t e = 0; e < d; ++e)
-        values[e] = static_cast<float>(received(k[key.kv_heads * d + e]));
-      store_cached(key, values, cache_row(key, v_cache, position, kv_head));
+      append_cached(key, position, frequencies, k, k_norm, caches, kv_head);
     }
   }
 }

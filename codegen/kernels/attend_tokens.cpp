@@ -11,13 +11,9 @@ constexpr int kWarps = 8;
 
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(has_tokens(key));
-  LATHE_TRY(check_heads(key));
+  LATHE_TRY(check_heads(key, 16));
   LATHE_TRY(in_range("window", key.window, 0, 1 << 30));
   if (key.warps != kWarps) return invalid("warps is {}; it must be {}", key.warps, kWarps);
-  const int unit = key.format == Format::q8_0 ? 32 : 16;
-  if (key.head_dim % unit)
-    return invalid("head_dim is {}; with a KV cache of {} it must be a multiple of {}",
-                   key.head_dim, row(key.format).name, unit);
   return {};
 }
 
@@ -55,36 +51,22 @@ Cost cost(const KernelKey& key) {
 void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {
   const auto* queries = static_cast<const std::uint16_t*>(arguments[0]);
   const auto* chunk = static_cast<const std::int32_t*>(arguments[1]);
-  auto* k_cache = static_cast<std::byte*>(arguments[2]);
-  auto* v_cache = static_cast<std::byte*>(arguments[3]);
+  const Caches caches = {static_cast<std::byte*>(arguments[2]),
+                         static_cast<std::byte*>(arguments[3])};
   auto* y = static_cast<std::uint16_t*>(arguments[4]);
   const int d = key.head_dim, all = key.heads * d, width = dev::operand_width(all);
   const auto [first, last] = share(std::min(chunk[0], key.tokens), part, parts);
   for (std::int64_t token = first; token < last; ++token) {
     const int position = chunk[1] + static_cast<int>(token);
-    const int least = key.window > 0 ? std::max(0, position - key.window + 1) : 0;
     for (int head = 0; head < key.heads; ++head) {
-      const int kv_head = head / (key.heads / key.kv_heads);
       const std::uint16_t* q = queries + (token * key.heads + head) * d;
-      std::vector<double> scores;
-      float values[256];
-      double maximum = -3.0e38, total = 0;
-      for (int p = least; p <= position; ++p) {
-        load_cached(key, cache_row(key, k_cache, p, kv_head), values);
-        double dot = 0;
-        for (int e = 0; e < d; ++e) dot += static_cast<double>(f16_to_f32(q[e])) * values[e];
-        scores.push_back(dot);
-        maximum = std::max(maximum, dot);
-      }
-      HeadValues sums{};
-      for (int p = least; p <= position; ++p) {
-        const double weight = std::exp(scores[static_cast<std::size_t>(p - least)] - maximum);
-        total += weight;
-        load_cached(key, cache_row(key, v_cache, p, kv_head), values);
-        for (int e = 0; e < d; ++e) sums[static_cast<std::size_t>(e)] += weight * values[e];
-      }
+      HeadValues query{};
       for (int e = 0; e < d; ++e)
-        set_operand(y + token * width, head * d + e, sums[static_cast<std::size_t>(e)] / total);
+        query[static_cast<std::size_t>(e)] = static_cast<double>(f16_to_f32(q[e]));
+      const int kv_head = head / (key.heads / key.kv_heads);
+      const HeadValues result = attended(key, position, query, 1, caches, kv_head);
+      for (int e = 0; e < d; ++e)
+        set_operand(y + token * width, head * d + e, result[static_cast<std::size_t>(e)]);
     }
     for (int i = all; i < width; ++i) set_operand(y + token * width, i, 0);
   }

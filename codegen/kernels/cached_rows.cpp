@@ -2,6 +2,7 @@
 #include "codegen/kernels/cached_rows.h"
 
 #include <numbers>
+#include <vector>
 
 #include "codegen/kernels/rows.h"
 
@@ -64,7 +65,44 @@ void store_cached(const KernelKey& key, const float* in, const CacheRow& to) {
   }
 }
 
-Result<void> check_heads(const KernelKey& key) {
+void append_cached(const KernelKey& key, int position, const float* frequencies, const float* k,
+                   const float* norm, const Caches& caches, int kv_head) {
+  const int d = key.head_dim;
+  const HeadValues turned_key = turned(key, position, frequencies, k, norm);
+  float values[256];
+  for (int e = 0; e < d; ++e)
+    values[e] = static_cast<float>(turned_key[static_cast<std::size_t>(e)]);
+  store_cached(key, values, cache_row(key, caches.keys, position, kv_head));
+  for (int e = 0; e < d; ++e) values[e] = static_cast<float>(received(k[key.kv_heads * d + e]));
+  store_cached(key, values, cache_row(key, caches.values, position, kv_head));
+}
+
+HeadValues attended(const KernelKey& key, int position, const HeadValues& query, double scale,
+                    const Caches& caches, int kv_head) {
+  const auto d = static_cast<std::size_t>(key.head_dim);
+  const int first = key.window > 0 ? std::max(0, position - key.window + 1) : 0;
+  std::vector<double> scores;
+  float values[256];
+  double maximum = -3.0e38, total = 0;
+  for (int p = first; p <= position; ++p) {
+    load_cached(key, cache_row(key, caches.keys, p, kv_head), values);
+    double dot = 0;
+    for (std::size_t e = 0; e < d; ++e) dot += query[e] * values[e];
+    scores.push_back(dot * scale);
+    maximum = std::max(maximum, scores.back());
+  }
+  HeadValues out{};
+  for (int p = first; p <= position; ++p) {
+    const double weight = std::exp(scores[static_cast<std::size_t>(p - first)] - maximum);
+    total += weight;
+    load_cached(key, cache_row(key, caches.values, p, kv_head), values);
+    for (std::size_t e = 0; e < d; ++e) out[e] += weight * values[e];
+  }
+  for (std::size_t e = 0; e < d; ++e) out[e] /= total;
+  return out;
+}
+
+Result<void> check_heads(const KernelKey& key, int unit) {
   LATHE_TRY(in_range("kv_heads", key.kv_heads, 1, 1024));
   LATHE_TRY(in_range("heads", key.heads, key.kv_heads, 1024));
   LATHE_TRY(in_range("head_dim", key.head_dim, 32, 256));
@@ -72,6 +110,19 @@ Result<void> check_heads(const KernelKey& key) {
     return invalid("a KV cache of {} is not covered; f32, f16 and q8_0 are", row(key.format).name);
   if (key.heads % key.kv_heads || key.heads / key.kv_heads > 16)
     return invalid("heads is {}; it must be 1 to 16 times kv_heads ({})", key.heads, key.kv_heads);
+  if (key.format == Format::q8_0) unit = 32;
+  if (key.head_dim % unit)
+    return invalid("head_dim is {}; with a KV cache of {} it must be a multiple of {}",
+                   key.head_dim, row(key.format).name, unit);
+  return {};
+}
+
+Result<void> check_turn(const KernelKey& key) {
+  LATHE_TRY(in_range("rotary", key.rotary, 2, key.head_dim));
+  if (key.rotary % 2)
+    return invalid("rotary is {}; values rotate in pairs, so it must be even", key.rotary);
+  LATHE_TRY(check_epsilon(key));
+  if (!std::isfinite(key.scale)) return invalid("scale is not finite");
   return {};
 }
 

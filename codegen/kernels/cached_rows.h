@@ -29,7 +29,20 @@ CacheRow cache_row(const KernelKey& key, std::byte* cache, int position, int kv_
 void load_cached(const KernelKey& key, const CacheRow& from, float* out);
 void store_cached(const KernelKey& key, const float* in, const CacheRow& to);
 
-// The format of the cache and the shape of the heads, as all fused attention takes them.
-Result<void> check_heads(const KernelKey& key);
+// Rotates and norms the key at `k`, and puts it and the value behind all keys into the cache.
+struct Caches {
+  std::byte *keys, *values;
+};
+void append_cached(const KernelKey& key, int position, const float* frequencies, const float* k,
+                   const float* norm, const Caches& caches, int kv_head);
+// What a query gets of the positions up to `position` that its window lets it see.
+HeadValues attended(const KernelKey& key, int position, const HeadValues& query, double scale,
+                    const Caches& caches, int kv_head);
+
+// The format of the cache and the shape of the heads, as all fused attention takes them; `unit`:
+// what head_dim is a multiple of, where the cache's format asks for no more.
+Result<void> check_heads(const KernelKey& key, int unit);
+// What turned() and the scale of queries are made of.
+Result<void> check_turn(const KernelKey& key);
 
 }  // namespace lathe

@@ -30,11 +30,8 @@ std::vector<Param> params(const KernelKey& key) {
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/gemv.h", fmt::format("gemv_{}", row(key.format).name), parameters(2)};
-  int next = 2;
-  call.arguments.push_back(key.bias ? parameter(next++) : null_argument());
-  call.arguments.push_back(key.residual ? parameter(next++) : null_argument());
-  call.arguments.push_back(parameter(next));
+  OpCall call{"ops/gemv.h", fmt::format("gemv_{}", row(key.format).name),
+              parameters_of({true, true, key.bias, key.residual, true})};
   for (int value : {key.k, key.n, key.warps, key.rows}) call.arguments.push_back(integer(value));
   return call;
 }

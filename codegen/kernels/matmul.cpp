@@ -6,6 +6,7 @@
 #include "codegen/kernels/rows.h"
 #include "lathe/codegen/tile.h"
 #include "ptx_templates/ops/launch_shapes.h"
+#include "ptx_templates/ops/tile_shapes.h"
 
 namespace lathe {
 namespace {
@@ -39,6 +40,12 @@ Result<void> check(const KernelKey& key) {
     if (n > 0 && code_bits(format) == 0)
       return invalid("{} weights do not become operands of matmul", row(format).name);
   LATHE_TRY(check_matrices(key, 1 << 20));
+  if (key.blocks != 0) {
+    LATHE_TRY(in_range("blocks", key.blocks, 1, 1 << 14));
+    if (key.tokens > dev::kFewTokens)
+      return invalid("tokens is {}; blocks share the work of at most {}", key.tokens,
+                     int{dev::kFewTokens});
+  }
   if (!key.gated) return {};
   if (key.format_b != key.format)
     return invalid("gates are {} and ups {}; they must have one format", row(key.format).name,
@@ -46,67 +53,101 @@ Result<void> check(const KernelKey& key) {
   return {};
 }
 
-struct SharedOfKey {
-  int pair_bytes = 0, tail_bytes = 0, bytes = 0;
-};
-SharedOfKey shared(const KernelKey& key) {
-  SharedOfKey out;
-  int subs = 2;
-  for (const auto& [format, n] : matrices(key)) {
-    const Result<TileShape> shape = tile_shape(format, n, key.k);
-    if (n == 0 || !shape) continue;
-    subs = shape->subs;
-    out.pair_bytes = std::max(out.pair_bytes, dev::matmul_pair_bytes(code_bits(format)));
-    out.tail_bytes =
-        std::max(out.tail_bytes, shape->tile_bytes - dev::matmul_tail_at(code_bits(format), subs));
-  }
-  out.bytes = dev::matmul_shared(out.pair_bytes, out.tail_bytes, subs).bytes;
-  return out;
-}
-
-Geometry geometry(const KernelKey& key) {
+// Of all matrices.
+int row_blocks(const KernelKey& key) {
   int blocks = 0;
   for (const auto& [format, n] : matrices(key)) {
     blocks += dev::matmul_row_blocks(n, key.gated ? 1 : 0);
     if (key.gated) break;
   }
-  return {.grid_x = static_cast<unsigned>(ceil_div(key.tokens, int{dev::kMatmulTokens})),
-          .grid_y = static_cast<unsigned>(blocks),
-          .threads = kWarps * 32,
-          .shared_bytes = static_cast<unsigned>(shared(key).bytes)};
+  return blocks;
+}
+// Few tokens: blocks share the work, and each has all tokens.
+bool is_few(const KernelKey& key) {
+  return key.blocks > 0;
+}
+int block_tokens(const KernelKey& key) {
+  return is_few(key) ? dev::few_tokens(key.tokens) : int{dev::kMatmulTokens};
+}
+
+// The greatest of the matrices.
+struct TileSizes {
+  int subs = 2, tile_bytes = 0, pair_bytes = 0, tail_bytes = 0;
+};
+TileSizes tile_sizes(const KernelKey& key) {
+  TileSizes out;
+  for (const auto& [format, n] : matrices(key)) {
+    const Result<TileShape> shape = tile_shape(format, n, key.k);
+    if (n == 0 || !shape) continue;
+    out.subs = shape->subs;
+    const int tail = dev::matmul_tail_at(code_bits(format), out.subs);
+    out.tile_bytes = std::max(out.tile_bytes, int(shape->tile_bytes));
+    out.pair_bytes = std::max(out.pair_bytes, dev::matmul_pair_bytes(code_bits(format)));
+    out.tail_bytes = std::max(out.tail_bytes, int(shape->tile_bytes) - tail);
+  }
+  return out;
+}
+int shared_bytes(const KernelKey& key) {
+  const TileSizes sizes = tile_sizes(key);
+  return is_few(key) ? dev::few_shared(block_tokens(key), sizes.tile_bytes, sizes.subs).bytes
+                     : dev::matmul_shared(sizes.pair_bytes, sizes.tail_bytes, sizes.subs).bytes;
+}
+
+Geometry geometry(const KernelKey& key) {
+  Geometry out{.threads = kWarps * 32, .shared_bytes = static_cast<unsigned>(shared_bytes(key))};
+  if (is_few(key)) {
+    out.grid_x = static_cast<unsigned>(key.blocks);
+  } else {
+    out.grid_x = static_cast<unsigned>(ceil_div(key.tokens, int{dev::kMatmulTokens}));
+    out.grid_y = static_cast<unsigned>(row_blocks(key));
+  }
+  return out;
 }
 
 std::vector<Param> params(const KernelKey& key) {
   std::vector<Param> out;
   add_weights(key, out);
   out.push_back(chunk_in());
-  out.push_back(operands_in("x", key.tokens, key.k));
+  out.push_back(operands_in("x", key.tokens, block_tokens(key), key.k));
   add_biases(key, out);
   const std::int64_t values = std::int64_t{key.tokens} * rows_of(key);
   if (key.residual) out.push_back(vector_in("residual", values));
+  if (is_few(key)) {
+    const std::int64_t floats = dev::few_partial_floats(block_tokens(key));
+    out.push_back(vector_out("partial", key.blocks * floats));
+    out.back().scratch = true;
+    out.push_back(
+        {"counters", Access::read_write, Element::i32, std::int64_t{row_blocks(key)} * 4, 4});
+  }
   out.push_back(key.gated ? operands_out("y", key.tokens, key.n) : vector_out("y", values));
   return out;
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/matmul.h", key.grouped ? "matmul_grouped" : "matmul", {}};
-  int next = 0;
-  const auto pass = [&](bool there) {
-    call.arguments.push_back(there ? parameter(next++) : null_argument());
-  };
-  for (const auto& [format, n] : matrices(key)) pass(n > 0);
-  pass(true);  // chunk
-  pass(true);  // x
-  for (const auto& [format, n] : matrices(key)) pass(key.bias && n > 0);
-  pass(key.residual);
-  pass(true);  // y
-  const Result<TileShape> shape = tile_shape(key.format, key.n, key.k);
+  OpCall call{"ops/matmul.h", "matmul", {}};
+  if (is_few(key)) call.function += fmt::format("_of_{}", block_tokens(key));
+  if (key.grouped) call.function += "_grouped";
+  const bool second = key.n_b > 0, third = key.n_c > 0;
+  call.arguments = parameters_of({true, second, third,  // weights
+                                  true, true,           // chunk, x
+                                  key.bias, key.bias && second, key.bias && third, key.residual});
+  const int y = static_cast<int>(params(key).size()) - 1;
+  call.arguments.push_back(parameter(y));
+  const TileSizes sizes = tile_sizes(key);
   call.arguments.push_back(integer(key.k));
-  call.arguments.push_back(integer(shape ? shape->subs : 0));
+  call.arguments.push_back(integer(sizes.subs));
   add_matrix_numbers(key, call.arguments);
-  for (int value : {key.gated ? 1 : 0, static_cast<int>(key.activation), shared(key).pair_bytes,
-                    shared(key).tail_bytes})
-    call.arguments.push_back(integer(value));
+  call.arguments.push_back(integer(key.gated ? 1 : 0));
+  call.arguments.push_back(integer(static_cast<int>(key.activation)));
+  if (is_few(key)) {
+    call.arguments.push_back(integer(sizes.tile_bytes));
+    call.arguments.push_back(parameter(y - 2));  // partial
+    call.arguments.push_back(parameter(y - 1));  // counters
+    call.arguments.push_back(integer(key.blocks));
+  } else {
+    call.arguments.push_back(integer(sizes.pair_bytes));
+    call.arguments.push_back(integer(sizes.tail_bytes));
+  }
   return call;
 }
 
@@ -115,6 +156,14 @@ Cost cost(const KernelKey& key) {
   const std::int64_t m = key.tokens;
   bytes += m * key.k * 2 + rows_of(key) * ((key.bias ? 4 : 0) + (key.residual ? m * 4 : 0));
   return {bytes, m * rows_of(key) * (key.gated ? 2 : 4), 2 * m * products};
+}
+
+// Whether two blocks or more have parts of this row block.
+bool is_shared(const KernelKey& key, int row_block) {
+  const int columns = dev::tile_subs_total(key.k) / tile_sizes(key).subs;
+  const int all = row_blocks(key) * columns, blocks = std::min(key.blocks, all);
+  return dev::block_of_column(row_block * columns, blocks, all) !=
+         dev::block_of_column((row_block + 1) * columns - 1, blocks, all);
 }
 
 // What the device's arithmetic is held to: all in double precision, operands as they are.
@@ -129,6 +178,13 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   for (std::size_t m = 0; m < 3; ++m)
     if (key.bias && matrices(key)[m].n > 0) bias[m] = static_cast<const float*>(arguments[next++]);
   const auto* residual = key.residual ? static_cast<const float*>(arguments[next++]) : nullptr;
+  if (is_few(key)) {
+    ++next;  // partial
+    auto* counters = static_cast<std::int32_t*>(arguments[next++]);
+    const auto [first, last] = share(row_blocks(key), part, parts);
+    for (std::int64_t block = first; block < last; ++block)
+      if (is_shared(key, static_cast<int>(block))) counters[block] += dev::kArrivals;
+  }
   void* y = arguments[next];
 
   const auto k = static_cast<std::size_t>(key.k);

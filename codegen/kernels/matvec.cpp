@@ -35,8 +35,7 @@ Result<void> check(const KernelKey& key) {
                      key.blocks * dev::kGateFloats);
   }
   if (key.joined && !key.norm) return invalid("joined needs norm");
-  if (!(key.epsilon >= 0) || !std::isfinite(key.epsilon))
-    return invalid("epsilon is {}; it must be a finite number, at least 0", key.epsilon);
+  LATHE_TRY(check_epsilon(key));
   const int bytes = matvec_shared_bytes(key);
   if (bytes > kMostSharedBytes)
     return invalid("a block needs {} bytes of shared memory, more than {}", bytes,
@@ -68,17 +67,10 @@ std::vector<Param> params(const KernelKey& key) {
 
 OpCall call(const KernelKey& key) {
   OpCall call{"ops/matvec.h", "matvec_kernel", {}};
-  int next = 0;
-  const auto pass = [&](bool there) {
-    call.arguments.push_back(there ? parameter(next++) : null_argument());
-  };
-  for (const auto& [format, n] : matrices(key)) pass(n > 0);
-  pass(true);  // x
-  pass(key.norm);
-  for (int i = 0; i < 3; ++i) pass(key.joined);
-  for (const auto& [format, n] : matrices(key)) pass(key.bias && n > 0);
-  pass(key.residual);
-  pass(true);  // y
+  const bool second = key.n_b > 0, third = key.n_c > 0;
+  call.arguments = parameters_of({true, second, third,  // weights
+                                  true, key.norm, key.joined, key.joined, key.joined, key.bias,
+                                  key.bias && second, key.bias && third, key.residual, true});
   const Result<TileShape> shape = tile_shape(key.format, key.n, key.k);
   call.arguments.push_back(integer(key.k));
   call.arguments.push_back(integer(shape ? shape->subs : 0));

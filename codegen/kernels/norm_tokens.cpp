@@ -11,8 +11,7 @@ Result<void> check(const KernelKey& key) {
   if (key.k % 4) return invalid("k is {}; it must be a multiple of 4", key.k);
   LATHE_TRY(has_tokens(key));
   LATHE_TRY(in_range("warps", key.warps, 1, 32));
-  if (!(key.epsilon >= 0) || !std::isfinite(key.epsilon))
-    return invalid("epsilon is {}; it must be a finite number, at least 0", key.epsilon);
+  LATHE_TRY(check_epsilon(key));
   if (key.format != Format::f32) return invalid("weights are f32, not {}", row(key.format).name);
   return {};
 }
@@ -37,11 +36,8 @@ std::vector<Param> params(const KernelKey& key) {
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/norm_tokens.h", "norm_tokens", parameters(2)};
-  int next = 2;
-  for (int i = 0; i < 3; ++i)
-    call.arguments.push_back(key.joined ? parameter(next++) : null_argument());
-  for (int i = 0; i < 2; ++i) call.arguments.push_back(parameter(next++));
+  OpCall call{"ops/norm_tokens.h", "norm_tokens",
+              parameters_of({true, true, key.joined, key.joined, key.joined, true, true})};
   call.arguments.push_back(integer(key.k));
   call.arguments.push_back(integer(key.warps));
   call.arguments.push_back(real(key.epsilon));

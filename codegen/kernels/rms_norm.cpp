@@ -9,8 +9,7 @@ Result<void> check(const KernelKey& key) {
   LATHE_TRY(in_range("k", key.k, 1, 1 << 24));
   LATHE_TRY(in_range("n", key.n, 1, 1 << 20));
   LATHE_TRY(in_range("warps", key.warps, 1, 32));
-  if (!(key.epsilon >= 0) || !std::isfinite(key.epsilon))
-    return invalid("epsilon is {}; it must be a finite number, at least 0", key.epsilon);
+  LATHE_TRY(check_epsilon(key));
   if (key.format != Format::f32)
     return invalid("rms_norm weights are f32, not {}", row(key.format).name);
   return {};
@@ -31,9 +30,7 @@ std::vector<Param> params(const KernelKey& key) {
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/rms_norm.h", "rms_norm", parameters(2)};
-  call.arguments.push_back(key.residual ? parameter(2) : null_argument());
-  call.arguments.push_back(parameter(key.residual ? 3 : 2));
+  OpCall call{"ops/rms_norm.h", "rms_norm", parameters_of({true, true, key.residual, true})};
   call.arguments.push_back(integer(key.k));
   call.arguments.push_back(integer(key.warps));
   call.arguments.push_back(real(key.epsilon));

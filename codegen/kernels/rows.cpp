@@ -36,8 +36,8 @@ namespace {
 constexpr double kOperandFactor = 1.0 / 16;  // ops/launch_shapes.h
 }  // namespace
 
-Param operands_in(const char* name, int tokens, int k) {
-  const std::int64_t rows = dev::round_up(tokens, dev::kMatmulTokens);
+Param operands_in(const char* name, int tokens, int block_tokens, int k) {
+  const std::int64_t rows = dev::round_up(tokens, block_tokens);
   return {name, Access::read, Element::f16, rows * dev::operand_width(k) * 2, 16};
 }
 Param operands_out(const char* name, int tokens, int k) {
@@ -51,6 +51,19 @@ double operand(const std::uint16_t* row, int i) {
 }
 void set_operand(std::uint16_t* row, int i, double value) {
   row[dev::operand_at(i)] = f32_to_f16(static_cast<float>(value * kOperandFactor));
+}
+
+Result<void> check_epsilon(const KernelKey& key) {
+  if (!(key.epsilon >= 0) || !std::isfinite(key.epsilon))
+    return invalid("epsilon is {}; it must be a finite number, at least 0", key.epsilon);
+  return {};
+}
+
+std::vector<OpArgument> parameters_of(std::initializer_list<bool> there) {
+  std::vector<OpArgument> out;
+  int next = 0;
+  for (const bool passed : there) out.push_back(passed ? parameter(next++) : null_argument());
+  return out;
 }
 
 std::vector<OpArgument> parameters(int count) {

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +47,8 @@ Error invalid(fmt::format_string<Args...> text, Args&&... args) {
 Result<void> in_range(const char* field, int value, int low, int high);
 // k is a positive multiple of the format's block.
 Result<void> whole_blocks(const KernelKey& key);
+// epsilon is a finite number, at least 0.
+Result<void> check_epsilon(const KernelKey& key);
 // The format has tiles, and so has a matrix of this key's n and k.
 Result<void> has_tiles(const KernelKey& key);
 
@@ -58,7 +61,7 @@ inline Param vector_out(const char* name, std::int64_t values) {
   return {name, Access::write, Element::f32, values * 4, 16, false, false};
 }
 // Operands of matmul for `tokens` tokens (ops/launch_shapes.h), padded to whole blocks of tokens.
-Param operands_in(const char* name, int tokens, int k);
+Param operands_in(const char* name, int tokens, int block_tokens, int k);
 Param operands_out(const char* name, int tokens, int k);
 // How many tokens a chunk has, and the position of the first.
 inline Param chunk_in() {
@@ -102,6 +105,8 @@ inline OpArgument real(float value) {
 
 // Parameters 0 ... count-1, to be followed by constants.
 std::vector<OpArgument> parameters(int count);
+// The parameters that are there, one after the other, and null for the others.
+std::vector<OpArgument> parameters_of(std::initializer_list<bool> there);
 
 // One thread per element of `count`.
 Geometry per_element(int count, int warps);

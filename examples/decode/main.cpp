@@ -45,14 +45,14 @@ int tokens_ahead(const Options& options, const Session& session) {
 }
 
 // Generates, with the answer going to stdout as it comes.
-Result<Generation> answer(Session& session, const Prompt& prompt, const Options& options,
+Result<Generation> answer(Session& session, const Prompt& prompt, const Options& options, int ahead,
                           command_line::ProgressLine& progress, Output& output,
                           LogitsRecord& record) {
   const GenerateOptions rules{
       .prompt = prompt.ids,
       .max_tokens = options.max_tokens,
       .sampling = options.sampling,
-      .ahead = tokens_ahead(options, session),
+      .ahead = ahead,
       .is_stop = [&](std::int32_t id) { return prompt.tokenizer && prompt.tokenizer->is_stop(id); },
       .stops = prompt.tokenizer ? prompt.tokenizer->stops(StopTokens::kMost)
                                 : std::vector<std::int32_t>{},
@@ -88,11 +88,12 @@ Result<int> run(const Options& options, Clock::time_point start) {
   LATHE_ASSIGN(LogitsRecord record, LogitsRecord::create(options.logits_file, options.model));
 
   command_line::note_interrupt();
+  const int ahead = tokens_ahead(options, *open.session);
   Summary summary;
   summary.first_token_seconds = seconds_since(start);
   Output output(output_form(options), prompt.tokenizer.get());
   LATHE_ASSIGN(summary.generation,
-               answer(*open.session, prompt, options, progress, output, record));
+               answer(*open.session, prompt, options, ahead, progress, output, record));
   LATHE_TRY(record.close());
 
   const bool was_interrupted = summary.generation.ending == Ending::interrupted;
@@ -102,7 +103,7 @@ Result<int> run(const Options& options, Clock::time_point start) {
   summary.model = options.model;
   summary.prompt = prompt.ids;
   summary.text = output.text();
-  if (tokens_ahead(options, *open.session) == 1) summary.logits_hash = record.digest();
+  if (ahead == 1) summary.logits_hash = record.digest();
   summary.open_seconds = open.seconds;
   summary.first_token_seconds += summary.generation.prompt_seconds;
   summary.report = open.session->report();

@@ -93,6 +93,13 @@ LATHE_DEVICE u32 half2(f32 low, f32 high) {
   return lathe::f32_to_f16(low) | static_cast<u32>(lathe::f32_to_f16(high)) << 16;
 }
 
+LATHE_DEVICE u32 lower_half2(u32 a) {
+  return (a & 0xffffu) * 0x10001u;
+}
+LATHE_DEVICE u32 upper_half2(u32 a) {
+  return (a >> 16) * 0x10001u;
+}
+
 LATHE_DEVICE void load_columns(u32 (&b)[4], const void* column) {
   const u32 mine = static_cast<u32>(static_cast<const u8*>(column) - shared_memory());
   const auto lanes = emulation::gather(&mine, 1);
@@ -113,7 +120,8 @@ LATHE_DEVICE void load_transposed(u32 (&b)[4], const void* row) {
   }
 }
 
-LATHE_DEVICE void group_multiply(f32 (&c)[16][4], u32 a0, u32 a1, u32 a2, u32 a3,
+template <int kFragments>
+LATHE_DEVICE void group_multiply(f32 (&c)[kFragments][4], u32 a0, u32 a1, u32 a2, u32 a3,
                                  const void* columns, int rows) {
   const u32 words[] = {a0, a1, a2, a3};
   const auto lanes = emulation::gather(words, 4);
@@ -126,7 +134,7 @@ LATHE_DEVICE void group_multiply(f32 (&c)[16][4], u32 a0, u32 a1, u32 a2, u32 a3
       a[i][k + 1] = high_half(word);
     }
   }
-  for (int column = 2 * t; column < 128; column += column % 2 ? 7 : 1) {
+  for (int column = 2 * t; column < 8 * kFragments; column += column % 2 ? 7 : 1) {
     const u8* at = static_cast<const u8*>(columns) + column * 128;
     for (int k = 0; k < 16; ++k)
       b[k] = lathe::f16_to_f32(

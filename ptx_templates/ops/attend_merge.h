@@ -217,9 +217,9 @@ LATHE_DEVICE void finish_split(const Exchange& e, const AttendOperands& o, const
   u32* last = reinterpret_cast<u32*>(shared + m.maxima) + warps * s.padded + s.group;
   block_barrier();
   if (thread_index() == 0) {
-    const u32 arrival = static_cast<u32>(split == 0 ? kAttendArrivals - splits + 1 : 1);
+    const u32 arrival = static_cast<u32>(split == 0 ? kArrivals - splits + 1 : 1);
     const u32 before = atomic_add(o.counters + kv_head, arrival);
-    *last = (before + arrival) % kAttendArrivals == 0;
+    *last = (before + arrival) % kArrivals == 0;
   }
   block_barrier();
   if (*last) merge_splits(e, partial, y, s.group, d, splits, n.splits, warps, shared);

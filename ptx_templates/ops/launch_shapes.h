@@ -108,9 +108,10 @@ enum : int {
   kAttendAlone = 128 * 1024,  // bytes of K and V that one block takes alone sooner than with others
   kAttendPart = 32 * 1024,    // least that is worth a block of its own beyond that
   kAttendMaxSplits = 128,
-  // A split counts one arrival, the first one what is missing to this.
-  kAttendArrivals = 1 << 16,
 };
+
+// Blocks that meet count one arrival each, the first of them what is missing to this.
+enum : int { kArrivals = 1 << 16 };
 
 // How a block of fused attention divides the query heads of one KV head and the rows of K and V.
 struct AttendShape {
@@ -239,6 +240,7 @@ LATHE_SHAPE int operand_at(int i) {
 enum : int {
   kMatmulTokens = 128,
   kMatmulRowTiles = 8,
+  kMatmulThreads = 256,
   kMatmulStages = 4,
   kMatmulOperandBytes = kMatmulTokens * 128,
 };
@@ -270,6 +272,41 @@ LATHE_SHAPE MatmulShared matmul_shared(int pair_bytes, int tail_bytes, int subs)
   m.tail_bytes = tail_bytes;
   m.bytes = m.tails + matmul_tail_slots(subs / 2) * kMatmulRowTiles * tail_bytes;
   return m;
+}
+
+// A block of matmul with few tokens takes all of them and eight row tiles. It goes along k by tile
+// columns: the operands of their values, 64 of all tokens after the other, then a tile of each row
+// tile.
+enum : int { kFewTokens = 32, kFewBytes = 112 * 1024 };
+// Tokens that such a block has room for.
+LATHE_SHAPE int few_tokens(int tokens) {
+  return tokens > 16 ? 32 : tokens > 8 ? 16 : 8;
+}
+struct FewShared {
+  int tiles, tile_bytes;  // within a stage
+  int stage_bytes, stages;
+  int bytes;
+};
+LATHE_SHAPE FewShared few_shared(int tokens, int tile_bytes, int subs) {
+  FewShared m{};
+  m.tiles = tokens * 64 * subs;
+  m.tile_bytes = tile_bytes;
+  m.stage_bytes = round_up(m.tiles + kMatmulRowTiles * tile_bytes, 1024);
+  m.stages = max_int(2, min_int(4, kFewBytes / m.stage_bytes));
+  m.bytes = m.stages * m.stage_bytes;
+  return m;
+}
+// How the blocks share all tile columns of all row blocks: those before the ones of block `block`.
+LATHE_SHAPE int columns_before(int block, int blocks, int columns) {
+  return static_cast<int>(static_cast<long long>(columns) * block / blocks);
+}
+// The block that has this column.
+LATHE_SHAPE int block_of_column(int column, int blocks, int columns) {
+  return static_cast<int>(((static_cast<long long>(column) + 1) * blocks - 1) / columns);
+}
+// What a block leaves of row blocks that others have parts of, two at most.
+LATHE_SHAPE int few_partial_floats(int tokens) {
+  return 2 * kMatmulThreads * tokens / 2;
 }
 
 // Attention of the tokens of a chunk: a block takes 128 of them and one head, 64 positions at a

@@ -118,7 +118,7 @@ struct AttendOperands {
   u8* k_cache;             // as in ops/kv_rows.h, at multiples of 16
   u8* v_cache;
   f32* partial;   // kv_heads x splits x attend_partial_floats: scratch
-  u32* counters;  // per KV head, multiples of kAttendArrivals between uses
+  u32* counters;  // per KV head, multiples of kArrivals between uses
   f32* y;         // heads x head_dim
 };
 

@@ -39,13 +39,11 @@ struct FiveBitTile {
 LATHE_DEVICE void k_scales(const u8* p, const f32 (&f)[4], const Activation& x, f32& row0,
                            f32& row1) {
   const int lane = lane_index();
-  const u32 w = load_u32(p + lane * 4), h = load_u16(p + 128 + lane * 2);
-  const u32 d0 = load_u32(p + 192 + lane / 4 * 8), d1 = load_u32(p + 196 + lane / 4 * 8);
-  const u32 scales = w & 0x3f3f3f3fu;
-  const u32 mins = ((h | h << 12) & 0x0f0f0f0fu) | (w >> 2 & 0x30303030u);
+  const u32 w = load_u32(p + lane * 4), h = load_u16(p + kTileMinsAt + lane * 2);
+  const u8* halves = p + kTileHalvesAt + lane / 4 * 8;
+  const u32 d0 = load_u32(halves), d1 = load_u32(halves + 4);
   f32 s[4], m[4];
-  bytes_to_f32(scales, 0.0f, s);
-  bytes_to_f32(mins, 0.0f, m);
+  six_bit_scales(w, h, s, m);
   row0 = fma(f16_to_f32(d0), fma(s[1], f[1], s[0] * f[0]), row0);
   row0 = fma(-f16_to_f32(d0 >> 16), fma(m[1], x.offset[1], m[0] * x.offset[0]), row0);
   row1 = fma(f16_to_f32(d1), fma(s[3], f[3], s[2] * f[2]), row1);

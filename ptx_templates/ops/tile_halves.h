@@ -8,7 +8,7 @@
 
 #include "ops/formats.h"
 #include "ops/launch_shapes.h"
-#include "ops/tile_shapes.h"
+#include "ops/tile_operands.h"
 
 namespace lathe::dev {
 
@@ -47,10 +47,8 @@ LATHE_DEVICE void lane_scales(const u8* tail, int subs, u32 (&out)[4]) {
   const u8* p = tail + (Tile::bits == 5 ? 64 * subs : 0);
   if constexpr (Tile::scales == TileScales::super) {
     const u32 w = load_u32(p + lane * 4), h = load_u16(p + kTileMinsAt + lane * 2);
-    const u32 mins = ((h | h << 12) & 0x0f0f0f0fu) | (w >> 2 & 0x30303030u);
     f32 s[4], m[4];
-    bytes_to_f32(w & 0x3f3f3f3fu, 0.0f, s);
-    bytes_to_f32(mins, 0.0f, m);
+    six_bit_scales(w, h, s, m);
     LATHE_UNROLL(2)
     for (int r = 0; r < 2; ++r) {
       const u32 halves = load_u32(p + kTileHalvesAt + g * 8 + 4 * r);
@@ -148,8 +146,7 @@ template <class Tile>
 LATHE_DEVICE void tile_operand(const PairWords& in, int p, const u32 (&scales)[2], u32 (&a)[2][4]) {
   LATHE_UNROLL(2)
   for (int r = 0; r < 2; ++r) {
-    const u32 lower = byte_permute(scales[r], 0, 0x1010u),
-              upper = byte_permute(scales[r], 0, 0x3232u);
+    const u32 lower = lower_half2(scales[r]), upper = upper_half2(scales[r]);
     LATHE_UNROLL(2)
     for (int h = 0; h < 2; ++h) {
       const u32 scale = Tile::scales == TileScales::sixteen && h == 1 ? upper : lower;

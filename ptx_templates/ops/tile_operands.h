@@ -1,5 +1,5 @@
 // Owns what the product of a tile with activations is made of: the activations of a tile column as
-// a lane wants them, and the lane's words of a tile.
+// a lane wants them, the lane's words of a tile, and its scales of q4_k and q5_k.
 //
 // Activations are 16-bit integers with a scale per 32 values, an upper and a lower byte each. B has
 // eight columns: the two limbs of four sub-blocks, first the even, then the odd ones. Sub-block s
@@ -49,7 +49,15 @@ LATHE_DEVICE void load_activation(const u8* column, Activation& x) {
 
 // Lane's words of 16 bytes at a chunk of 512.
 LATHE_DEVICE u32x4 tile_chunk(const u8* tile, int chunk) {
-  return *reinterpret_cast<const u32x4*>(tile + chunk * 512 + lane_index() * 16);
+  return *reinterpret_cast<const u32x4*>(tile + chunk * kTileChunk + lane_index() * 16);
+}
+
+// The 6-bit scales and mins of q4_k and q5_k from a lane's word w and half word h at kTileMinsAt:
+// of rows g, g, g + 8, g + 8 and sub-blocks 2t, 2t + 1, without d and dmin.
+LATHE_DEVICE void six_bit_scales(u32 w, u32 h, f32 (&scales)[4], f32 (&mins)[4]) {
+  const u32 low = w & 0x3f3f3f3fu, min = ((h | h << 12) & 0x0f0f0f0fu) | (w >> 2 & 0x30303030u);
+  bytes_to_f32(low, 0.0f, scales);
+  bytes_to_f32(min, 0.0f, mins);
 }
 
 LATHE_DEVICE i32 joined(i32 high, i32 low) {

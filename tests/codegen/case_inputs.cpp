@@ -143,12 +143,8 @@ void fill_attention_partial(Bytes& bytes, Random& random, const KernelKey& key) 
   }
 }
 
-// Projections, norm weights and counters: scores of about 1, or 15.
+// Projections and norm weights: scores of about 1, or 15.
 void fill_attend(Bytes& bytes, Random& random, const KernelCase& c, std::string_view name) {
-  if (name == "counters") {
-    for (std::size_t i = 0; i < bytes.size() / 4; ++i) store(bytes, i, random.below(100) << 16);
-    return;
-  }
   const float scores = c.values == Values::large ? 15.0f : 1.0f;
   const float query = scores / (std::sqrt(static_cast<float>(c.key.head_dim)) * c.key.scale);
   const int queries = c.key.heads * c.key.head_dim;
@@ -227,6 +223,11 @@ void fill_input(Bytes& bytes, Random& random, const KernelCase& c, const Param& 
   if (name == "token") {
     for (int i = 0; i < c.key.tokens; ++i)
       store(bytes, static_cast<std::size_t>(i), i == 0 ? c.token : random.below(c.key.n + 2) - 1);
+    return;
+  }
+  if (name == "counters") {
+    for (std::size_t i = 0; i < bytes.size() / 4; ++i)
+      store(bytes, i, random.below(100) * dev::kArrivals);
     return;
   }
   if (name == "chunk") {

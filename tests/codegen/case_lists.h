@@ -25,6 +25,9 @@ inline KernelKey base(const Family& family) {
   return key;
 }
 
+// The i-th case of up to three matrices in the family's format, the third by turns in q6_k.
+KernelCase product_case(const Family& family, int i, int k, int n, int n_b, int n_c);
+
 // Of fused_cases.cpp; kernel_cases.cpp has those of the kernels with one operation each.
 void matvec_cases(const Family& family, Cases& out);
 void attend_cases(const Family& family, Cases& out);

@@ -14,17 +14,22 @@ bool sums_in_hardware_order(const KernelKey& key) {
          (half(key.format, key.n) || half(key.format_b, key.n_b) || half(key.format_c, key.n_c));
 }
 
+KernelCase product_case(const Family& family, int i, int k, int n, int n_b, int n_c) {
+  KernelCase c{base(family)};
+  c.key.k = k;
+  c.key.n = n;
+  c.key.n_b = n_b;
+  c.key.n_c = n_c;
+  c.key.format_b = n_b > 0 ? family.format : Format::f32;
+  c.key.format_c = n_c > 0 ? turn({family.format, Format::q6_k}, i) : Format::f32;
+  if (n_c > 0 && k % 256 != 0) c.key.format_c = family.format;
+  return c;
+}
+
 void matvec_cases(const Family& family, Cases& out) {
   int i = 0;
   const auto add = [&](int k, int n, int n_b, int n_c) -> KernelKey& {
-    KernelCase c{base(family)};
-    c.key.k = k;
-    c.key.n = n;
-    c.key.n_b = n_b;
-    c.key.n_c = n_c;
-    c.key.format_b = n_b > 0 ? family.format : Format::f32;
-    c.key.format_c = n_c > 0 ? turn({family.format, Format::q6_k}, i) : Format::f32;
-    if (n_c > 0 && k % 256 != 0) c.key.format_c = family.format;
+    KernelCase c = product_case(family, i, k, n, n_b, n_c);
     c.key.blocks = turn({1, 3, 2}, i);
     c.key.warps = turn({4, 16, 8}, i);
     c.key.stages = turn({1, 2, 3}, i);

@@ -26,14 +26,7 @@ void norm_tokens_cases(const Family& family, Cases& out) {
 void matmul_cases(const Family& family, Cases& out) {
   int i = 0;
   const auto add = [&](int k, int n, int n_b, int n_c, int tokens) -> KernelKey& {
-    KernelCase c{base(family)};
-    c.key.k = k;
-    c.key.n = n;
-    c.key.n_b = n_b;
-    c.key.n_c = n_c;
-    c.key.format_b = n_b > 0 ? family.format : Format::f32;
-    c.key.format_c = n_c > 0 ? turn({family.format, Format::q6_k}, i) : Format::f32;
-    if (n_c > 0 && k % 256 != 0) c.key.format_c = family.format;
+    KernelCase c = product_case(family, i, k, n, n_b, n_c);
     c.key.tokens = tokens;
     c.key.warps = 8;
     c.key.grouped = i % 2 == 1;
@@ -56,6 +49,23 @@ void matmul_cases(const Family& family, Cases& out) {
   }
   add(k_blocks ? 256 : 64, 270, 0, 0, 140).residual = true;
   add(k_blocks ? 2048 : 1024, 17, 0, 0, 2);  // more stages than are under way at once
+
+  // Few tokens: row blocks in one piece and in several, and more blocks than there are stages.
+  const auto add_few = [&](int k, int n, int n_b, int n_c, int tokens, int blocks) -> KernelKey& {
+    KernelKey& key = add(k, n, n_b, n_c, tokens);
+    key.blocks = blocks;
+    return key;
+  };
+  for (int k : k_blocks ? std::vector{256, 768} : std::vector{32, 320}) {
+    add_few(k, 130, 16, 33, 8, 3).bias = i % 2 == 0;
+    add_few(k, 130, 0, 0, turn({32, 9, 1}, i), 1).residual = true;
+    add_few(k, 270, 0, 0, 20, 7);
+    KernelKey& gated = add_few(k, 100, 100, 0, turn({3, 16, 30}, i), turn({2, 5, 11}, i));
+    gated.gated = true;
+    gated.activation = turn({Activation::silu, Activation::gelu_tanh}, i / 2);
+  }
+  add_few(k_blocks ? 2048 : 1024, 17, 140, 0, 5, 5);
+  add_few(k_blocks ? 2048 : 1056, 17, 0, 0, 12, 40);
 }
 
 void append_tokens_cases(const Family& family, Cases& out) {

@@ -252,14 +252,12 @@ TEST_P(SessionTest, ReportsWhatRan) {
   const auto session = open(ExecutorKind::eager);
   ASSERT_TRUE(session);
   const SessionReport& report = session->report();
-  std::vector<KernelKey> keys = session->plan().distinct_keys();
+  int kernels = int(session->plan().distinct_keys().size());
   if (report.chunk > 0) {
     const auto prefill = build_prefill_plan(session->plan(), true);
     ASSERT_TRUE(prefill);
-    for (const KernelKey& key : prefill->plan.distinct_keys())
-      if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
+    kernels += int(prefill->plan.distinct_keys().size());
   }
-  const int kernels = int(keys.size());
   EXPECT_EQ(report.device, "Fake GPU, sm_90a, driver 13.0");
   EXPECT_EQ(report.executor, "eager");
   EXPECT_EQ(report.routes, "llvm " + std::to_string(kernels) + " kernels");

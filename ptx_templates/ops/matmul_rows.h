@@ -1,0 +1,94 @@
+// Owns what becomes of a block's sums in matmul: rows with bias and residual, or gated rows as
+// operands.
+#pragma once
+
+#include "ops/math.h"
+#include "ops/matmul_block.h"
+
+namespace lathe::dev {
+
+template <class Way>
+LATHE_DEVICE void store_rows(const MatmulBlock& b, const MatmulSums<Way>& sum) {
+  const int g = lane_index() / 4, t = lane_index() % 4;
+  const int tile = b.row_block * kMatmulRowTiles + warp_index() / Way::split * Way::tiles;
+  const int token = b.token + warp_index() % Way::split * Way::tokens + 2 * t;
+  f32* y = static_cast<f32*>(b.call.y);
+  LATHE_UNROLL(4)
+  for (int r = 0; r < Way::tiles; ++r) {
+    LATHE_UNROLL(2)
+    for (int i = 0; i < 2; ++i) {
+      const int row = (tile + r) * kTileRows + g + 8 * i;
+      if (row >= b.matrix.n) continue;
+      const f32 bias = b.matrix.bias ? b.matrix.bias[row] : 0.0f;
+      LATHE_UNROLL(16)
+      for (int j = 0; j < Way::fragments; ++j) {
+        LATHE_UNROLL(2)
+        for (int c = 0; c < 2; ++c) {
+          const int at = token + 8 * j + c;
+          if (at >= b.call.tokens) continue;
+          const i64 place = static_cast<i64>(at) * b.call.stride + b.matrix.first + row;
+          f32 value = fma(sum[r][j][2 * i + c], 2.0f, bias);
+          if (b.call.residual) value = value + b.call.residual[place];
+          y[place] = value;
+        }
+      }
+    }
+  }
+}
+
+// activation(gate) * up as operands, with zeros past the last row. The first four warps have the
+// gates, each the ups' sums of the fourth warp after it, which come by shared memory.
+template <class Way>
+LATHE_DEVICE void store_gated(const MatmulBlock& b, const MatmulSums<Way>& sum) {
+  constexpr int kSums = Way::tiles * Way::fragments * 4 * kWarp;  // of a warp
+  f32* ups = reinterpret_cast<f32*>(shared_memory()) + warp_index() % 4 * kSums + lane_index();
+  block_barrier();  // nobody reads a stage any more
+  if (warp_index() >= 4) {
+    LATHE_UNROLL(2)
+    for (int r = 0; r < Way::tiles; ++r) {
+      LATHE_UNROLL(16)
+      for (int j = 0; j < Way::fragments; ++j) {
+        LATHE_UNROLL(4)
+        for (int i = 0; i < 4; ++i) ups[((r * Way::fragments + j) * 4 + i) * kWarp] = sum[r][j][i];
+      }
+    }
+  }
+  block_barrier();
+  if (warp_index() >= 4) return;
+  const int g = lane_index() / 4, t = lane_index() % 4;
+  const int tile = b.row_block * (kMatmulRowTiles / 2) + warp_index() / Way::split * Way::tiles;
+  const int token = b.token + warp_index() % Way::split * Way::tokens + 2 * t;
+  u16* y = static_cast<u16*>(b.call.y);
+  LATHE_UNROLL(2)
+  for (int r = 0; r < Way::tiles; ++r) {
+    LATHE_UNROLL(2)
+    for (int i = 0; i < 2; ++i) {
+      const int row = (tile + r) * kTileRows + g + 8 * i;
+      if (row >= b.call.out_width) continue;
+      LATHE_UNROLL(16)
+      for (int j = 0; j < Way::fragments; ++j) {
+        LATHE_UNROLL(2)
+        for (int c = 0; c < 2; ++c) {
+          const int at = token + 8 * j + c;
+          if (at >= b.call.tokens) continue;
+          const f32 gate = sum[r][j][2 * i + c] * 2.0f;
+          const f32 up = ups[((r * Way::fragments + j) * 4 + 2 * i + c) * kWarp] * 0.125f;
+          // `up` is twice its sum, over 16.
+          const f32 value = (b.call.activation ? gelu_tanh(gate) : silu(gate)) * up;
+          y[static_cast<i64>(at) * b.call.out_width + operand_at(row)] =
+              f32_to_f16(row < b.matrix.n ? value : 0.0f);
+        }
+      }
+    }
+  }
+}
+
+template <class Way>
+LATHE_DEVICE void store_sums(const MatmulBlock& b, const MatmulSums<Way>& sum) {
+  if (b.call.gated)
+    store_gated<Way>(b, sum);
+  else if (matmul_works<Way>(b))
+    store_rows<Way>(b, sum);
+}
+
+}  // namespace lathe::dev
