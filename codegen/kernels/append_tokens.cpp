@@ -69,7 +69,7 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   const float* frequencies = floats(true);
   const auto* chunk = static_cast<const std::int32_t*>(arguments[i++]);
   auto* keys = static_cast<std::byte*>(arguments[i++]);
-  const Caches caches = {keys, static_cast<std::byte*>(arguments[i++])};
+  const Caches caches = from_row(key, {keys, static_cast<std::byte*>(arguments[i++])}, chunk[2]);
   auto* queries = static_cast<std::uint16_t*>(arguments[i]);
   const std::int64_t d = key.head_dim;
   const auto [first, last] = share(std::min(chunk[0], key.tokens), part, parts);

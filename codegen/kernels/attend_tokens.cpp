@@ -51,8 +51,9 @@ Cost cost(const KernelKey& key) {
 void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {
   const auto* queries = static_cast<const std::uint16_t*>(arguments[0]);
   const auto* chunk = static_cast<const std::int32_t*>(arguments[1]);
-  const Caches caches = {static_cast<std::byte*>(arguments[2]),
-                         static_cast<std::byte*>(arguments[3])};
+  const Caches caches =
+      from_row(key, {static_cast<std::byte*>(arguments[2]), static_cast<std::byte*>(arguments[3])},
+               chunk[2]);
   auto* y = static_cast<std::uint16_t*>(arguments[4]);
   const int d = key.head_dim, all = key.heads * d, width = dev::operand_width(all);
   const auto [first, last] = share(std::min(chunk[0], key.tokens), part, parts);

@@ -65,6 +65,11 @@ void store_cached(const KernelKey& key, const float* in, const CacheRow& to) {
   }
 }
 
+Caches from_row(const KernelKey& key, const Caches& caches, int row) {
+  const CacheRow keys = cache_row(key, caches.keys, row, 0);
+  return {keys.values, cache_row(key, caches.values, row, 0).values};
+}
+
 void append_cached(const KernelKey& key, int position, const float* frequencies, const float* k,
                    const float* norm, const Caches& caches, int kv_head) {
   const int d = key.head_dim;

@@ -29,10 +29,12 @@ CacheRow cache_row(const KernelKey& key, std::byte* cache, int position, int kv_
 void load_cached(const KernelKey& key, const CacheRow& from, float* out);
 void store_cached(const KernelKey& key, const float* in, const CacheRow& to);
 
-// Rotates and norms the key at `k`, and puts it and the value behind all keys into the cache.
 struct Caches {
   std::byte *keys, *values;
 };
+// The same from a row on, where a sequence's position 0 is.
+Caches from_row(const KernelKey& key, const Caches& caches, int row);
+// Rotates and norms the key at `k`, and puts it and the value behind all keys into the cache.
 void append_cached(const KernelKey& key, int position, const float* frequencies, const float* k,
                    const float* norm, const Caches& caches, int kv_head);
 // What a query gets of the positions up to `position` that its window lets it see.

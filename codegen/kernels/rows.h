@@ -63,9 +63,10 @@ inline Param vector_out(const char* name, std::int64_t values) {
 // Operands of matmul for `tokens` tokens (ops/launch_shapes.h), padded to whole blocks of tokens.
 Param operands_in(const char* name, int tokens, int block_tokens, int k);
 Param operands_out(const char* name, int tokens, int k);
-// How many tokens a chunk has, and the position of the first.
+// A chunk: how many tokens, the position of the first, the cache's row of position 0, and a word
+// that nobody reads.
 inline Param chunk_in() {
-  return {"chunk", Access::read, Element::i32, 8, 4};
+  return {"chunk", Access::read, Element::i32, 16, 4};
 }
 // A chunk's tokens in a key that is one of a chunk.
 Result<void> has_tokens(const KernelKey& key);

@@ -40,10 +40,10 @@ LATHE_DEVICE void append_tokens(const f32* qkv, const f32* q_norm, const f32* k_
   Kv::pack(values, packed, d);
   warp_barrier();
   const int kv_head = is_key ? head - n.heads : head - n.heads - n.kv_heads;
-  store_row<Kv>(
-      packed,
-      (is_key ? k_cache : v_cache) + position * kv_position_bytes(Kv::bytes, n.kv_heads * d),
-      kv_head, n.kv_heads, d);
+  store_row<Kv>(packed,
+                (is_key ? k_cache : v_cache) +
+                    (position + chunk[2]) * kv_position_bytes(Kv::bytes, n.kv_heads * d),
+                kv_head, n.kv_heads, d);
 }
 
 #define LATHE_APPEND_OP(name, Kv)                                                                 \

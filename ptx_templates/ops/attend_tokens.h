@@ -248,8 +248,8 @@ LATHE_DEVICE void attend_tokens_block(const AttendTokens& a) {
   store_attended<kTiles>(a, sums);
 }
 
-// chunk: how many tokens, and the position of the first. The last tokens' blocks come first, for
-// they have the most positions.
+// chunk: how many tokens, the position of the first, the cache's row of position 0. The last
+// tokens' blocks come first, for they have the most positions.
 template <class Kv>
 LATHE_DEVICE void attend_tokens(const u8* queries, const i32* chunk, const u8* k_cache,
                                 const u8* v_cache, u8* y, int heads, int kv_heads, int head_dim,
@@ -258,6 +258,9 @@ LATHE_DEVICE void attend_tokens(const u8* queries, const i32* chunk, const u8* k
   const int token = (ceil_div(most, kAttendTokens) - 1 - block_y()) * kAttendTokens;
   if (token >= tokens) return;
   const int head = block_x(), position = chunk[1];
+  const i64 before = static_cast<i64>(chunk[2]) * kv_position_bytes(Kv::bytes, kv_heads * head_dim);
+  k_cache += before;
+  v_cache += before;
   const int least = window > 0 ? max_int(0, position + token - window + 1) : 0;
   const int last = position + min_int(token + kAttendTokens, tokens) - 1;
   const AttendTokens a = {

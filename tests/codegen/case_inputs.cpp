@@ -112,7 +112,8 @@ void fill_cache(Bytes& bytes, Random& random, const KernelCase& c) {
   std::vector<float> numbers(static_cast<std::size_t>(width));
   for (std::int64_t p = first; p <= last; ++p) {
     for (float& number : numbers) number = random.normal();
-    pack_position(c.key.format, numbers, bytes.data() + p * kv_position_bytes(c.key.format, width));
+    pack_position(c.key.format, numbers,
+                  bytes.data() + (c.first_row + p) * kv_position_bytes(c.key.format, width));
   }
 }
 
@@ -232,7 +233,8 @@ void fill_input(Bytes& bytes, Random& random, const KernelCase& c, const Param& 
   }
   if (name == "chunk") {
     store(bytes, 0, c.count);
-    return store(bytes, 1, c.position);
+    store(bytes, 1, c.position);
+    return store(bytes, 2, c.first_row);
   }
   if (param.element == Element::f16) return fill_halves(bytes, random, c);
   if (name == "sampling") return fill_sampling(bytes, random, c);

@@ -248,6 +248,7 @@ std::string KernelCase::text() const {
   std::string out = key.text();
   if (position > 0 || capacity > 1) out += " at " + std::to_string(position);
   if (count > 0) out += " of " + std::to_string(count) + " tokens";
+  if (first_row > 0) out += " from row " + std::to_string(first_row);
   if (key.type == KernelType::embed) out += " token " + std::to_string(token);
   if (sampling.temperature > 0) out += " temperature " + std::to_string(sampling.temperature);
   if (sampling.repeat_penalty != 1) out += " penalty " + std::to_string(sampling.repeat_penalty);

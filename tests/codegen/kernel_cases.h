@@ -41,6 +41,7 @@ struct KernelCase {
   int capacity = 1;        // positions that the KV caches hold
   std::int32_t token = 0;  // what the token parameter holds; of a chunk the first
   int count = 0;           // tokens of the chunk, key.tokens at most
+  int first_row = 0;       // of the caches, where the chunk's sequence has its position 0
   Values values = Values::random;
   int alias = -1;  // a parameter that is the same buffer as the output
   Sampling sampling = {};

@@ -87,7 +87,8 @@ void append_tokens_cases(const Family& family, Cases& out) {
         c.key.epsilon = c.key.qk_norm ? 1e-6f : 0;
         c.count = std::max(1, tokens - i % 2);
         c.position = position;
-        c.capacity = position + c.count + i % 3;
+        c.first_row = turn({0, 3, 41}, i / 2);
+        c.capacity = c.first_row + position + c.count + i % 3;
         out.push_back(c);
         ++i;
       }
@@ -108,7 +109,8 @@ void attend_tokens_cases(const Family& family, Cases& out) {
     c.key.warps = 8;
     c.count = std::max(1, tokens - i % 2);
     c.position = position;
-    c.capacity = position + c.count + i % 3;
+    c.first_row = turn({0, 3, 41}, i / 2);
+    c.capacity = c.first_row + position + c.count + i % 3;
     if (i % 5 == 4) c.values = Values::large;
     out.push_back(c);
     ++i;

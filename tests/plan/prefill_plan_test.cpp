@@ -82,7 +82,7 @@ TEST(PrefillPlan, ItEndsWithTheLastKeysAndValues) {
   EXPECT_EQ(prefill.plan.steps.size(), 1u + 8 + 3);
   EXPECT_EQ(prefill.plan.steps.back().key.type, KernelType::append_tokens);
   EXPECT_EQ(prefill.plan.steps.back().layer, 1);
-  EXPECT_EQ(prefill.chunk.bytes, (2 + kChunk) * 4);
+  EXPECT_EQ(prefill.chunk.bytes, (4 + kChunk) * 4);
   EXPECT_EQ(prefill.plan.counter_bytes, 0);
   for (const Step& step : prefill.plan.steps) {
     EXPECT_EQ(step.key.grouped, step.key.type == KernelType::matmul) << step.label;

@@ -154,7 +154,9 @@ struct PrefillPlan {
 // What a chunk is: this, then as many tokens as there are.
 struct PrefillChunk {
   std::int32_t tokens = 0;
-  std::int32_t position = 0;  // of the first
+  std::int32_t position = 0;   // of the first
+  std::int32_t first_row = 0;  // of the KV caches: where position 0 of the sequence is
+  std::int32_t reserved = 0;
 };
 
 // From a decoding plan. `grouped`: its kernels are for sm_90a (KernelKey::grouped). not_eligible:
