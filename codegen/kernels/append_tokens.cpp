@@ -36,6 +36,7 @@ std::vector<Param> params(const KernelKey& key) {
   }
   out.push_back(vector_in("frequencies", key.rotary));
   out.push_back(chunk_in());
+  if (key.batched) out.push_back(rows_in(key.tokens));
   out.push_back(cache("k_cache", key, Access::write));
   out.push_back(cache("v_cache", key, Access::write));
   out.push_back({"queries", Access::write, Element::f16, query_values(key) * 2, 16});
@@ -43,8 +44,9 @@ std::vector<Param> params(const KernelKey& key) {
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/append_tokens.h", fmt::format("append_tokens_{}", row(key.format).name),
-              parameters_of({true, key.qk_norm, key.qk_norm, true, true, true, true, true})};
+  OpCall call{
+      "ops/append_tokens.h", fmt::format("append_tokens_{}", row(key.format).name),
+      parameters_of({true, key.qk_norm, key.qk_norm, true, true, key.batched, true, true, true})};
   for (int value : {key.heads, key.kv_heads, key.head_dim, key.rotary,
                     key.pairing == Pairing::halves ? 1 : 0, key.warps})
     call.arguments.push_back(integer(value));
@@ -68,13 +70,15 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   const float* k_norm = floats(key.qk_norm);
   const float* frequencies = floats(true);
   const auto* chunk = static_cast<const std::int32_t*>(arguments[i++]);
+  const auto* rows = key.batched ? static_cast<const std::int32_t*>(arguments[i++]) : nullptr;
   auto* keys = static_cast<std::byte*>(arguments[i++]);
-  const Caches caches = from_row(key, {keys, static_cast<std::byte*>(arguments[i++])}, chunk[2]);
+  const Caches whole = {keys, static_cast<std::byte*>(arguments[i++])};
   auto* queries = static_cast<std::uint16_t*>(arguments[i]);
   const std::int64_t d = key.head_dim;
   const auto [first, last] = share(std::min(chunk[0], key.tokens), part, parts);
   for (std::int64_t token = first; token < last; ++token) {
-    const int position = chunk[1] + static_cast<int>(token);
+    const int position = rows ? rows[2 * token] : chunk[1] + static_cast<int>(token);
+    const Caches caches = from_row(key, whole, rows ? rows[2 * token + 1] : chunk[2]);
     const float* own = qkv + token * (key.heads + 2 * key.kv_heads) * d;
     for (int head = 0; head < key.heads; ++head) {
       const HeadValues q = turned(key, position, frequencies, own + head * d, q_norm);

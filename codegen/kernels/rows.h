@@ -68,6 +68,10 @@ Param operands_out(const char* name, int tokens, int k);
 inline Param chunk_in() {
   return {"chunk", Access::read, Element::i32, 16, 4};
 }
+// For each token of a batch its position, and the cache's row of its sequence's position 0.
+inline Param rows_in(int tokens) {
+  return {"rows", Access::read, Element::i32, tokens * 8ll, 4};
+}
 // A chunk's tokens in a key that is one of a chunk.
 Result<void> has_tokens(const KernelKey& key);
 // Value i of an operand row, and its place.

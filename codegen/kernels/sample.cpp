@@ -36,11 +36,36 @@ LATHE_SAME(recent);
 
 constexpr std::int64_t kListBytes = kMaxTopK * 8;
 
-Param state_in() {
-  return {"sampling", Access::read, Element::i32, sizeof(SamplingState), 16, false, false};
+// One token, or as many as a batch has.
+Result<void> check_batch(const KernelKey& key) {
+  LATHE_TRY(has_tokens(key));
+  if (key.tokens == 1 || key.batched) return {};
+  return invalid("tokens is {}; without batched there is one", key.tokens);
 }
-Param token(const char* name, Access access) {
-  return {name, access, Element::i32, 4, 4, false, false};
+std::int64_t tokens(const KernelKey& key) {
+  return key.tokens;
+}
+Param token(const KernelKey& key, const char* name, Access access) {
+  return {name, access, Element::i32, tokens(key) * 4, 4, false, false};
+}
+// Where each token stands, and how it is chosen.
+std::vector<Param> rules_in(const KernelKey& key) {
+  const std::int64_t bytes = tokens(key) * static_cast<std::int64_t>(sizeof(SamplingState));
+  return {key.batched ? rows_in(key.tokens) : position_in(),
+          {"sampling", Access::read, Element::i32, bytes, 16, false, false}};
+}
+// With a batch's chunk before the others.
+std::vector<Param> of_batch(const KernelKey& key, std::vector<Param> params) {
+  if (key.batched) params.insert(params.begin(), chunk_in());
+  return params;
+}
+
+// How many tokens an oracle has. Leaves in `arguments` those behind a batch's chunk.
+int used_tokens(const KernelKey& key, std::span<void* const>& arguments) {
+  if (!key.batched) return 1;
+  const int count = *static_cast<const std::int32_t*>(arguments[0]);
+  arguments = arguments.subspan(1);
+  return std::min(count, key.tokens);
 }
 
 // The greatest 64 of what is offered, greatest first, without an allocation.
@@ -101,6 +126,7 @@ class RecentTokens {
 };
 
 Result<void> check_top_k(const KernelKey& key) {
+  LATHE_TRY(check_batch(key));
   LATHE_TRY(in_range("n", key.n, 1, 1 << 30));
   LATHE_TRY(in_range("splits", key.splits, 1, std::min(key.n, 1024)));
   return in_range("warps", key.warps, 1, 16);
@@ -110,31 +136,32 @@ Geometry geometry_top_k(const KernelKey& key) {
   const int threads = key.warps * 32;
   return {
       .grid_x = static_cast<unsigned>(key.splits),
+      .grid_y = static_cast<unsigned>(key.tokens),
       .threads = static_cast<unsigned>(threads),
       .shared_bytes = static_cast<unsigned>(dev::top_k_shared_bytes(key.n, key.splits, threads))};
 }
 
 std::vector<Param> params_top_k(const KernelKey& key) {
-  return {vector_in("logits", key.n), token("token", Access::read), position_in(), state_in(),
-          vector_out("partial", key.splits * kListBytes / 4)};
+  std::vector<Param> out = {vector_in("logits", tokens(key) * key.n),
+                            token(key, "token", Access::read)};
+  for (const Param& param : rules_in(key)) out.push_back(param);
+  out.push_back(vector_out("partial", tokens(key) * key.splits * kListBytes / 4));
+  return of_batch(key, std::move(out));
 }
 
 OpCall call_top_k(const KernelKey& key) {
-  OpCall call{"ops/top_k.h", "top_k", parameters(5)};
+  OpCall call{"ops/top_k.h", "top_k", parameters_of({key.batched, true, true, true, true, true})};
   for (int value : {key.n, key.splits, key.warps}) call.arguments.push_back(integer(value));
   return call;
 }
 
 Cost cost_top_k(const KernelKey& key) {
-  return {key.n * 4ll, key.splits * kListBytes, key.n};
+  const std::int64_t m = tokens(key);
+  return {m * key.n * 4, m * key.splits * kListBytes, m * key.n};
 }
 
-void oracle_top_k(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {
-  const auto* logits = static_cast<const float*>(arguments[0]);
-  const std::int32_t token = *static_cast<const std::int32_t*>(arguments[1]);
-  const std::int32_t position = *static_cast<const std::int32_t*>(arguments[2]);
-  const auto& state = *static_cast<const SamplingState*>(arguments[3]);
-  auto* lists = static_cast<std::uint64_t*>(arguments[4]);
+void top_k_of(const KernelKey& key, const float* logits, std::int32_t token, std::int32_t position,
+              const SamplingState& state, std::uint64_t* lists, int part, int parts) {
   const int length = ceil_div(key.n, key.splits);
   const auto [first, last] = share(key.splits, part, parts);
   for (std::int64_t s = first; s < last; ++s) {
@@ -153,30 +180,45 @@ void oracle_top_k(const KernelKey& key, std::span<void* const> arguments, int pa
   }
 }
 
+void oracle_top_k(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {
+  const int count = used_tokens(key, arguments);
+  for (int row = 0; row < count; ++row)
+    top_k_of(key, static_cast<const float*>(arguments[0]) + std::int64_t{row} * key.n,
+             static_cast<const std::int32_t*>(arguments[1])[row],
+             static_cast<const std::int32_t*>(arguments[2])[2 * row],
+             static_cast<const SamplingState*>(arguments[3])[row],
+             static_cast<std::uint64_t*>(arguments[4]) + row * key.splits * kMaxTopK, part, parts);
+}
+
 Result<void> check_sample(const KernelKey& key) {
+  LATHE_TRY(check_batch(key));
   LATHE_TRY(in_range("splits", key.splits, 1, 1024));
   return in_range("warps", key.warps, 1, 16);
 }
 
 Geometry geometry_sample(const KernelKey& key) {
   const int threads = key.warps * 32;
-  return {.threads = static_cast<unsigned>(threads),
+  return {.grid_x = static_cast<unsigned>(key.tokens),
+          .threads = static_cast<unsigned>(threads),
           .shared_bytes = static_cast<unsigned>(dev::sample_shared_bytes(threads))};
 }
 
 std::vector<Param> params_sample(const KernelKey& key) {
-  return {vector_in("partial", key.splits * kListBytes / 4), position_in(), state_in(),
-          token("sampled", Access::write)};
+  std::vector<Param> out = {vector_in("partial", tokens(key) * key.splits * kListBytes / 4)};
+  for (const Param& param : rules_in(key)) out.push_back(param);
+  out.push_back(token(key, "sampled", Access::write));
+  return of_batch(key, std::move(out));
 }
 
 OpCall call_sample(const KernelKey& key) {
-  OpCall call{"ops/sample.h", "sample", parameters(4)};
+  OpCall call{"ops/sample.h", "sample", parameters_of({key.batched, true, true, true, true})};
   for (int value : {key.splits, key.warps}) call.arguments.push_back(integer(value));
   return call;
 }
 
 Cost cost_sample(const KernelKey& key) {
-  return {key.splits * kListBytes, 4, std::int64_t{key.splits} * kMaxTopK};
+  const std::int64_t lists = tokens(key) * key.splits;
+  return {lists * kListBytes, tokens(key) * 4, lists * kMaxTopK};
 }
 
 // The first `count` candidates that the rules keep. weights[i] is the i-th candidate's probability
@@ -220,16 +262,19 @@ std::int32_t draw(const List& list, const SamplingState& state, std::int32_t pos
   return id_of(candidates[count - 1]);
 }
 
-void oracle_sample(const KernelKey& key, std::span<void* const> arguments, int part, int) {
-  if (part != 0) return;
-  const auto* lists = static_cast<const std::uint64_t*>(arguments[0]);
-  const std::int32_t position = *static_cast<const std::int32_t*>(arguments[1]);
-  const auto& state = *static_cast<const SamplingState*>(arguments[2]);
-  const int used = state.temperature == 0 ? 1 : kMaxTopK;
-  List list;
-  for (int s = 0; s < key.splits; ++s)
-    for (int i = 0; i < used; ++i) list.offer(lists[s * kMaxTopK + i]);
-  *static_cast<std::int32_t*>(arguments[3]) = draw(list, state, position);
+void oracle_sample(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {
+  const auto [first, last] = share(used_tokens(key, arguments), part, parts);
+  for (std::int64_t row = first; row < last; ++row) {
+    const auto* lists =
+        static_cast<const std::uint64_t*>(arguments[0]) + row * key.splits * kMaxTopK;
+    const std::int32_t position = static_cast<const std::int32_t*>(arguments[1])[2 * row];
+    const auto& state = static_cast<const SamplingState*>(arguments[2])[row];
+    const int used = state.temperature == 0 ? 1 : kMaxTopK;
+    List list;
+    for (int s = 0; s < key.splits; ++s)
+      for (int i = 0; i < used; ++i) list.offer(lists[s * kMaxTopK + i]);
+    static_cast<std::int32_t*>(arguments[3])[row] = draw(list, state, position);
+  }
 }
 
 }  // namespace

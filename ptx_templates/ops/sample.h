@@ -143,10 +143,14 @@ LATHE_DEVICE void sample_shares(const f32* partial, const i32* position, const S
   if (lane_index() == 0) *sampled = index;
 }
 
-LATHE_OP sample(const f32* partial, const i32* position, const i32* sampling, i32* sampled,
-                int splits, int warps) {
-  sample_shares(partial, position, reinterpret_cast<const SamplingState*>(sampling), sampled,
-                splits, warps * kWarp, shared_memory());
+// Of one token, or where `chunk` is given of so many as it says, a block for each, as top_k.
+LATHE_OP sample(const i32* chunk, const f32* partial, const i32* rows, const i32* sampling,
+                i32* sampled, int splits, int warps) {
+  const int row = chunk ? block_x() : 0;
+  if (chunk && row >= *chunk) return;
+  sample_shares(partial + static_cast<i64>(row) * splits * (2 * kTopK), rows + 2 * row,
+                reinterpret_cast<const SamplingState*>(sampling) + row, sampled + row, splits,
+                warps * kWarp, shared_memory());
 }
 
 }  // namespace lathe::dev

@@ -95,10 +95,16 @@ LATHE_DEVICE void top_k_share(const f32* logits, const i32* token, const i32* po
   if (warp_index() == 0) store_list(list, out);
 }
 
-LATHE_OP top_k(const f32* logits, const i32* token, const i32* position, const i32* sampling,
-               f32* partial, int n, int splits, int warps) {
-  top_k_share(logits, token, position, reinterpret_cast<const SamplingState*>(sampling), partial, n,
-              block_x(), splits, warps * kWarp, shared_memory());
+// Of one token, or where `chunk` is given of so many as it says, a row of blocks for each: then
+// there is of everything as much, and of `rows` two words, of which the first is the position.
+LATHE_OP top_k(const i32* chunk, const f32* logits, const i32* token, const i32* rows,
+               const i32* sampling, f32* partial, int n, int splits, int warps) {
+  const int row = chunk ? block_y() : 0;
+  if (chunk && row >= *chunk) return;
+  top_k_share(logits + static_cast<i64>(row) * n, token + row, rows + 2 * row,
+              reinterpret_cast<const SamplingState*>(sampling) + row,
+              partial + static_cast<i64>(row) * splits * (2 * kTopK), n, block_x(), splits,
+              warps * kWarp, shared_memory());
 }
 
 }  // namespace lathe::dev

@@ -188,17 +188,36 @@ void fill_argmax_partial(Bytes& bytes, Random& random, const KernelCase& c) {
   }
 }
 
+// The rules of each token of the case.
+std::vector<Sampling> rules(const KernelCase& c) {
+  std::vector<Sampling> out;
+  for (const BatchRow& row : c.batch) out.push_back(row.sampling);
+  if (!c.key.batched) out.push_back(c.sampling);
+  return out;
+}
+
 // Recent tokens from a small range, so that some come twice and some are in each split; some are no
 // tokens at all.
 void fill_sampling(Bytes& bytes, Random& random, const KernelCase& c) {
-  SamplingState state = sampling_state(c.sampling);
-  for (std::int32_t& id : state.recent) {
-    const int range = std::min(std::max(c.key.n, 1), random.below(2) ? 1 << 30 : 100);
-    id = random.below(20)  ? random.below(range)
-         : random.below(2) ? -1
-                           : std::numeric_limits<int>::max();
+  std::size_t index = 0;
+  for (const Sampling& sampling : rules(c)) {
+    SamplingState state = sampling_state(sampling);
+    for (std::int32_t& id : state.recent) {
+      const int range = std::min(std::max(c.key.n, 1), random.below(2) ? 1 << 30 : 100);
+      id = random.below(20)  ? random.below(range)
+           : random.below(2) ? -1
+                             : std::numeric_limits<int>::max();
+    }
+    store(bytes, index++, state);
   }
-  store(bytes, 0, state);
+}
+
+void fill_rows(Bytes& bytes, const KernelCase& c) {
+  std::size_t index = 0;
+  for (const BatchRow& row : c.batch) {
+    store(bytes, index++, row.position);
+    store(bytes, index++, row.first_row);
+  }
 }
 
 // What top_k leaves, of a few hundred logits per split.
@@ -206,13 +225,17 @@ void fill_top_k_partial(Bytes& bytes, Random& random, const KernelCase& c) {
   KernelKey key{.type = KernelType::top_k};
   key.splits = c.key.splits;
   key.n = key.splits * (1 + random.below(200));
-  std::vector<float> logits(static_cast<std::size_t>(key.n));
-  for (float& logit : logits) logit = 4 * draw(random, c.values);
-  SamplingState state = sampling_state(c.sampling);
-  state.repeat_last = 0;
-  std::int32_t nothing = 0;
-  const std::vector<void*> arguments = {logits.data(), &nothing, &nothing, &state, bytes.data()};
-  row(key.type).oracle(key, arguments, 0, 1);
+  std::byte* lists = bytes.data();
+  for (const Sampling& sampling : rules(c)) {
+    std::vector<float> logits(static_cast<std::size_t>(key.n));
+    for (float& logit : logits) logit = 4 * draw(random, c.values);
+    SamplingState state = sampling_state(sampling);
+    state.repeat_last = 0;
+    std::int32_t nothing = 0;
+    const std::vector<void*> arguments = {logits.data(), &nothing, &nothing, &state, lists};
+    row(key.type).oracle(key, arguments, 0, 1);
+    lists += key.splits * kMaxTopK * 8;
+  }
 }
 
 void fill_input(Bytes& bytes, Random& random, const KernelCase& c, const Param& param) {
@@ -233,10 +256,12 @@ void fill_input(Bytes& bytes, Random& random, const KernelCase& c, const Param& 
   }
   if (name == "chunk") {
     store(bytes, 0, c.count);
+    if (c.key.batched) return;
     store(bytes, 1, c.position);
     return store(bytes, 2, c.first_row);
   }
   if (param.element == Element::f16) return fill_halves(bytes, random, c);
+  if (name == "rows") return fill_rows(bytes, c);
   if (name == "sampling") return fill_sampling(bytes, random, c);
   if (c.key.type == KernelType::sample) return fill_top_k_partial(bytes, random, c);
   if (name == "frequencies") return fill_frequencies(bytes, random, c.key.rotary);

@@ -125,6 +125,21 @@ Sampling sampling_rules(int i) {
   return turn(kRules, i);
 }
 
+// Greedy and drawn tokens in one batch, one or two of its rows unused.
+void in_batches(const Cases& single, int step, Cases& out) {
+  for (std::size_t i = 0; i + 1 < single.size(); i += static_cast<std::size_t>(step)) {
+    KernelCase c = single[i];
+    c.key.batched = true;
+    c.key.tokens = turn({3, 1, 5}, static_cast<int>(i) / step);
+    c.count = std::max(1, c.key.tokens - static_cast<int>(i) % 3);
+    for (int row = 0; row < c.count; ++row)
+      c.batch.push_back(
+          {single[i].position + 7 * row, 1000 * row, sampling_rules(static_cast<int>(i) + row)});
+    c.position = 0;
+    out.push_back(c);
+  }
+}
+
 constexpr Values kLogits[] = {Values::random, Values::ties,    Values::nan,
                               Values::large,  Values::all_nan, Values::negative_infinity};
 
@@ -150,6 +165,7 @@ void top_k_cases(const Family& family, Cases& out) {
   for (int repeat = 0; repeat < 12; ++repeat) add(9000, 1 + repeat % 3, turn({8, 4, 7}, repeat));
   add(32000, 32, 16);
   add(32000, 1024, 2);
+  in_batches(Cases(out), 4, out);
 }
 
 void sample_cases(const Family& family, Cases& out) {
@@ -167,6 +183,7 @@ void sample_cases(const Family& family, Cases& out) {
       }
     }
   }
+  in_batches(Cases(out), 7, out);
 }
 
 }  // namespace lathe::testing

@@ -249,6 +249,8 @@ std::string KernelCase::text() const {
   if (position > 0 || capacity > 1) out += " at " + std::to_string(position);
   if (count > 0) out += " of " + std::to_string(count) + " tokens";
   if (first_row > 0) out += " from row " + std::to_string(first_row);
+  for (const BatchRow& each : batch)
+    out += " " + std::to_string(each.position) + "+" + std::to_string(each.first_row);
   if (key.type == KernelType::embed) out += " token " + std::to_string(token);
   if (sampling.temperature > 0) out += " temperature " + std::to_string(sampling.temperature);
   if (sampling.repeat_penalty != 1) out += " penalty " + std::to_string(sampling.repeat_penalty);
@@ -301,15 +303,16 @@ std::vector<KernelKey> representative_keys(const Family& family) {
       {KernelType::attend,
        {"h32.kvh8.d128.rot128.w8.s16.scale88388346e-9", "h28.kvh4.d128.rot128.w16.s33.halves",
         "h4.kvh1.d256.rot256.win512.w16.s16.eps1e-6.qknorm.halves"}},
-      {KernelType::top_k, {"n128256.s125.w16", "n32000.s2.w4"}},
-      {KernelType::sample, {"s125.w16", "s33.w1"}},
+      {KernelType::top_k, {"n128256.s125.w16", "n32000.s2.w4", "n128256.m32.s16.w16.batched"}},
+      {KernelType::sample, {"s125.w16", "s33.w1", "m32.s16.w16.batched"}},
       {KernelType::norm_tokens, {"k4096.m512.w8.eps1e-5", "k96.m3.w1.eps1e-6.joined"}},
       {KernelType::matmul,
        {"k4096.n4096.m512.w8.grouped.res", "k4096.n14336.nb14336.b_FORMAT.m512.w8.grouped.gated",
         "k4096.n4096.m512.w8.res", "k768.n96.nb32.nc40.b_q4_0.c_q8_0.m17.w8.grouped.bias"}},
       {KernelType::append_tokens,
        {"m512.h32.kvh8.d128.rot128.w8.scale88388346e-9",
-        "m17.h4.kvh1.d256.rot256.w3.eps1e-6.qknorm.halves"}},
+        "m17.h4.kvh1.d256.rot256.w3.eps1e-6.qknorm.halves",
+        "m32.h32.kvh8.d128.rot128.w8.scale88388346e-9.batched"}},
       {KernelType::attend_tokens, {"m512.h4.kvh1.d256.win512.w8", "m512.h32.kvh8.d128.w8"}},
   };
   std::vector<const char*> wanted = shapes.at(family.type);

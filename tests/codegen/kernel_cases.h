@@ -35,13 +35,21 @@ enum class Values : std::uint8_t {
   faint,     // magnitudes about 1e-9
 };
 
+// A token of a batch.
+struct BatchRow {
+  int position = 0;
+  int first_row = 0;  // of the caches, where its sequence has position 0
+  Sampling sampling = {};
+};
+
 struct KernelCase {
   KernelKey key;
-  int position = 0;        // what the position parameter holds
-  int capacity = 1;        // positions that the KV caches hold
-  std::int32_t token = 0;  // what the token parameter holds; of a chunk the first
-  int count = 0;           // tokens of the chunk, key.tokens at most
-  int first_row = 0;       // of the caches, where the chunk's sequence has its position 0
+  int position = 0;                  // what the position parameter holds
+  int capacity = 1;                  // positions that the KV caches hold
+  std::int32_t token = 0;            // what the token parameter holds; of a chunk the first
+  int count = 0;                     // tokens of the chunk, key.tokens at most
+  int first_row = 0;                 // of the caches, where the chunk's sequence has its position 0
+  std::vector<BatchRow> batch = {};  // in place of positions, where each token has a sequence
   Values values = Values::random;
   int alias = -1;  // a parameter that is the same buffer as the output
   Sampling sampling = {};

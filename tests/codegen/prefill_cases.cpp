@@ -1,6 +1,7 @@
 // Owns the shapes of the kernels that take the tokens of a chunk: full chunks and others, from one
 // token on.
 #include <algorithm>
+#include <initializer_list>
 
 #include "tests/codegen/case_lists.h"
 
@@ -68,6 +69,25 @@ void matmul_cases(const Family& family, Cases& out) {
   add_few(k_blocks ? 2048 : 1056, 17, 0, 0, 12, 40);
 }
 
+// Sequences of so many positions in the caches, the first behind the others, and with five rows
+// between them that nobody has; there a length of 0 puts the next position of the sequence before.
+void place_sequences(KernelCase& c, std::initializer_list<int> lengths) {
+  int room = 3;
+  for (int length : lengths) room += length > 0 ? length + 5 : 0;
+  c.capacity = room;
+  for (int length : lengths) {
+    if (length > 0) {
+      room -= length + 5;
+      c.batch.push_back({length - 1, room});
+    } else {
+      BatchRow next = c.batch.back();
+      ++next.position;
+      c.batch.push_back(next);
+    }
+  }
+  c.count = static_cast<int>(c.batch.size());
+}
+
 void append_tokens_cases(const Family& family, Cases& out) {
   int i = 0;
   for (int head_dim : {32, 48, 64, 80, 128, 256}) {
@@ -94,6 +114,17 @@ void append_tokens_cases(const Family& family, Cases& out) {
       }
     }
   }
+  const auto batch = [&](int turns, std::initializer_list<int> lengths) {
+    KernelCase c = out[static_cast<std::size_t>(turns)];
+    c.key.batched = true;
+    place_sequences(c, lengths);
+    c.key.tokens = c.count + turns % 3;
+    out.push_back(c);
+  };
+  batch(1, {1});
+  batch(6, {5, 0, 0, 100, 2, 0});
+  batch(12, {1, 1, 1});
+  batch(20, {300, 7, 64, 0, 0, 0, 0, 1, 33});
 }
 
 void attend_tokens_cases(const Family& family, Cases& out) {

@@ -185,7 +185,9 @@ TEST(KernelTable, ChecksNameTheField) {
       {"attend.f16.h8.kvh2.d64.rot64.s129", "splits"},
       {"top_k.f32.n4.s5", "splits"},
       {"top_k.f32.n64.w17", "warps"},
+      {"top_k.f32.n64.m2", "tokens"},
       {"sample.f32.s2000.w4", "splits"},
+      {"sample.f32.s2.m9000.batched", "tokens"},
   };
   for (const auto& [text, field] : refused) {
     const Result<KernelKey> key = parse_key(text);

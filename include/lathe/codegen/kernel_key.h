@@ -90,6 +90,7 @@ struct KernelKey {
   bool norm = false;     // matvec: x is normed first, with weights
   bool joined = false;   // matvec: x is normed and added to the residual stream before that
   bool qk_norm = false;  // attend: q and k are normed per head before they rotate
+  bool batched = false;  // append_tokens, top_k, sample: each token has a sequence of its own
   Pairing pairing = Pairing::adjacent;
   Activation activation = Activation::silu;
   Layout layout = Layout::raw;
