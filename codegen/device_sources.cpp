@@ -16,6 +16,7 @@
   FILE(ops_argmax, "ops/argmax.h")                 \
   FILE(ops_attend, "ops/attend.h")                 \
   FILE(ops_attend_merge, "ops/attend_merge.h")     \
+  FILE(ops_attend_rows, "ops/attend_rows.h")       \
   FILE(ops_attend_short, "ops/attend_short.h")     \
   FILE(ops_attend_tokens, "ops/attend_tokens.h")   \
   FILE(ops_attend_vectors, "ops/attend_vectors.h") \

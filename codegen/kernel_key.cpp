@@ -34,7 +34,7 @@ constexpr std::array kFields = {
     KeyField{"window", "win", "positions attention sees, 0 = all", &KernelKey::window},
     KeyField{"warps", "w", "warps per block", &KernelKey::warps},
     KeyField{"rows", "r", "rows per warp", &KernelKey::rows},
-    KeyField{"blocks", "bl", "blocks that share the rows", &KernelKey::blocks},
+    KeyField{"blocks", "bl", "blocks that share the rows or the work", &KernelKey::blocks},
     KeyField{"stages", "st", "tiles under way per warp", &KernelKey::stages},
     KeyField{"splits", "s", "parts of the context or vocabulary", &KernelKey::splits},
     KeyField{.name = "grouped",

@@ -12,7 +12,7 @@ const std::array kTable = {
     kRetileRow,      kEmbedRow,     kRmsNormRow,        kGemvRow,         kRopeRow,
     kKvAppendRow,    kAttentionRow, kAttentionMergeRow, kGluRow,          kArgmaxRow,
     kArgmaxMergeRow, kMatvecRow,    kAttendRow,         kTopKRow,         kSampleRow,
-    kNormTokensRow,  kMatmulRow,    kAppendTokensRow,   kAttendTokensRow,
+    kNormTokensRow,  kMatmulRow,    kAppendTokensRow,   kAttendTokensRow, kAttendRowsRow,
 };
 
 constexpr const char* kRoutes[] = {"nvrtc", "llvm", "text"};

@@ -7,20 +7,9 @@
 namespace lathe {
 namespace {
 
-dev::AttendShape shape(const KernelKey& key) {
-  return dev::attend_shape(key.heads, key.kv_heads, key.head_dim, kv_value_bytes(key));
-}
-
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(check_heads(key, 8));
-  LATHE_TRY(in_range("window", key.window, 0, 1 << 30));
-  LATHE_TRY(in_range("splits", key.splits, 1, dev::kAttendMaxSplits));
-  LATHE_TRY(in_range("warps", key.warps, 1, 16));
-  if (const int teams = shape(key).teams; key.warps % teams)
-    return invalid(
-        "warps is {}; for {} query heads of {} values per KV head it must be a multiple "
-        "of {}",
-        key.warps, key.heads / key.kv_heads, key.head_dim, teams);
+  LATHE_TRY(check_splits(key));
   return check_turn(key);
 }
 
@@ -30,11 +19,6 @@ Geometry geometry(const KernelKey& key) {
   return {.grid_x = static_cast<unsigned>(key.kv_heads * key.splits),
           .threads = static_cast<unsigned>(key.warps * 32),
           .shared_bytes = static_cast<unsigned>(bytes)};
-}
-
-std::int64_t partial_values(const KernelKey& key) {
-  return std::int64_t{key.kv_heads} * key.splits *
-         dev::attend_partial_floats(key.heads / key.kv_heads, key.head_dim);
 }
 
 // The order of the parameters; the norms are there with qk_norm only.
@@ -49,9 +33,7 @@ std::vector<Param> params(const KernelKey& key) {
   out.push_back(position_in());
   out.push_back(cache("k_cache", key, Access::read_write));
   out.push_back(cache("v_cache", key, Access::read_write));
-  out.push_back(vector_out("partial", partial_values(key)));
-  out.back().scratch = true;
-  out.push_back({"counters", Access::read_write, Element::i32, key.kv_heads * 4ll, 4});
+  for (const Param& param : merge_params(key, 1)) out.push_back(param);
   out.push_back(vector_out("y", key.heads * d));
   return out;
 }

@@ -55,22 +55,11 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
       from_row(key, {static_cast<std::byte*>(arguments[2]), static_cast<std::byte*>(arguments[3])},
                chunk[2]);
   auto* y = static_cast<std::uint16_t*>(arguments[4]);
-  const int d = key.head_dim, all = key.heads * d, width = dev::operand_width(all);
+  const int all = key.heads * key.head_dim, width = dev::operand_width(all);
   const auto [first, last] = share(std::min(chunk[0], key.tokens), part, parts);
-  for (std::int64_t token = first; token < last; ++token) {
-    const int position = chunk[1] + static_cast<int>(token);
-    for (int head = 0; head < key.heads; ++head) {
-      const std::uint16_t* q = queries + (token * key.heads + head) * d;
-      HeadValues query{};
-      for (int e = 0; e < d; ++e)
-        query[static_cast<std::size_t>(e)] = static_cast<double>(f16_to_f32(q[e]));
-      const int kv_head = head / (key.heads / key.kv_heads);
-      const HeadValues result = attended(key, position, query, 1, caches, kv_head);
-      for (int e = 0; e < d; ++e)
-        set_operand(y + token * width, head * d + e, result[static_cast<std::size_t>(e)]);
-    }
-    for (int i = all; i < width; ++i) set_operand(y + token * width, i, 0);
-  }
+  for (std::int64_t token = first; token < last; ++token)
+    attend_token(key, chunk[1] + static_cast<int>(token), queries + token * all, caches,
+                 y + token * width);
 }
 
 }  // namespace

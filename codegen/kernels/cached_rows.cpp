@@ -1,4 +1,4 @@
-// Owns what the oracles of attention share.
+// Owns what the rows of fused attention share.
 #include "codegen/kernels/cached_rows.h"
 
 #include <numbers>
@@ -107,6 +107,20 @@ HeadValues attended(const KernelKey& key, int position, const HeadValues& query,
   return out;
 }
 
+void attend_token(const KernelKey& key, int position, const std::uint16_t* queries,
+                  const Caches& caches, std::uint16_t* y) {
+  const int d = key.head_dim, all = key.heads * d;
+  for (int head = 0; head < key.heads; ++head) {
+    HeadValues query{};
+    for (int e = 0; e < d; ++e)
+      query[static_cast<std::size_t>(e)] = static_cast<double>(f16_to_f32(queries[head * d + e]));
+    const HeadValues result =
+        attended(key, position, query, 1, caches, head / (key.heads / key.kv_heads));
+    for (int e = 0; e < d; ++e) set_operand(y, head * d + e, result[static_cast<std::size_t>(e)]);
+  }
+  for (int i = all; i < dev::operand_width(all); ++i) set_operand(y, i, 0);
+}
+
 Result<void> check_heads(const KernelKey& key, int unit) {
   LATHE_TRY(in_range("kv_heads", key.kv_heads, 1, 1024));
   LATHE_TRY(in_range("heads", key.heads, key.kv_heads, 1024));
@@ -129,6 +143,31 @@ Result<void> check_turn(const KernelKey& key) {
   LATHE_TRY(check_epsilon(key));
   if (!std::isfinite(key.scale)) return invalid("scale is not finite");
   return {};
+}
+
+dev::AttendShape attend_shape(const KernelKey& key) {
+  return dev::attend_shape(key.heads, key.kv_heads, key.head_dim, kv_value_bytes(key));
+}
+
+Result<void> check_splits(const KernelKey& key) {
+  LATHE_TRY(in_range("window", key.window, 0, 1 << 30));
+  LATHE_TRY(in_range("splits", key.splits, 1, dev::kAttendMaxSplits));
+  LATHE_TRY(in_range("warps", key.warps, 1, 16));
+  if (const int teams = attend_shape(key).teams; key.warps % teams)
+    return invalid(
+        "warps is {}; for {} query heads of {} values per KV head it must be a multiple "
+        "of {}",
+        key.warps, key.heads / key.kv_heads, key.head_dim, teams);
+  return {};
+}
+
+std::vector<Param> merge_params(const KernelKey& key, int tokens) {
+  const std::int64_t heads = std::int64_t{tokens} * key.kv_heads;
+  const int floats = dev::attend_partial_floats(key.heads / key.kv_heads, key.head_dim);
+  std::vector<Param> out = {vector_out("partial", heads * key.splits * floats),
+                            {"counters", Access::read_write, Element::i32, heads * 4, 4}};
+  out[0].scratch = true;
+  return out;
 }
 
 }  // namespace lathe

@@ -1,11 +1,15 @@
-// Owns what the oracles of attention share: a head's norm and rotation, its rows of the KV cache.
+// Owns what the rows of fused attention share: a head's norm and rotation, its rows of the KV
+// cache, how blocks divide heads and positions.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <vector>
 
 #include "lathe/codegen/kernel_key.h"
+#include "lathe/codegen/kernel_table.h"
 #include "lathe/codegen/result.h"
+#include "ptx_templates/ops/launch_shapes.h"
 
 namespace lathe {
 
@@ -40,11 +44,20 @@ void append_cached(const KernelKey& key, int position, const float* frequencies,
 // What a query gets of the positions up to `position` that its window lets it see.
 HeadValues attended(const KernelKey& key, int position, const HeadValues& query, double scale,
                     const Caches& caches, int kv_head);
+// The same of all heads of a token, whose queries have their scale, as operands of matmul.
+void attend_token(const KernelKey& key, int position, const std::uint16_t* queries,
+                  const Caches& caches, std::uint16_t* y);
 
 // The format of the cache and the shape of the heads, as all fused attention takes them; `unit`:
 // what head_dim is a multiple of, where the cache's format asks for no more.
 Result<void> check_heads(const KernelKey& key, int unit);
 // What turned() and the scale of queries are made of.
 Result<void> check_turn(const KernelKey& key);
+
+// Where blocks take splits of the positions of one KV head (ops/attend.h).
+dev::AttendShape attend_shape(const KernelKey& key);
+Result<void> check_splits(const KernelKey& key);
+// What the splits of so many tokens meet in: partial, counters.
+std::vector<Param> merge_params(const KernelKey& key, int tokens);
 
 }  // namespace lathe

@@ -37,6 +37,7 @@ extern const KernelRow kNormTokensRow;
 extern const KernelRow kMatmulRow;
 extern const KernelRow kAppendTokensRow;
 extern const KernelRow kAttendTokensRow;
+extern const KernelRow kAttendRowsRow;
 
 template <typename... Args>
 Error invalid(fmt::format_string<Args...> text, Args&&... args) {

@@ -3,6 +3,7 @@
 #include "ptx_templates/ops/append_tokens.h"
 #include "ptx_templates/ops/argmax.h"
 #include "ptx_templates/ops/attend.h"
+#include "ptx_templates/ops/attend_rows.h"
 #include "ptx_templates/ops/attend_tokens.h"
 #include "ptx_templates/ops/attention.h"
 #include "ptx_templates/ops/embed.h"

@@ -190,9 +190,11 @@ LATHE_DEVICE void add_values(AttendState<kPadded>& state, const AttendTile<Kv, k
   }
 }
 
-// One KV head and one split of the positions. kPadded is s.padded.
-template <class Kv, int kPadded>
-LATHE_DEVICE void attend_split(const Exchange& e, const AttendOperands& o, const AttendNumbers& n,
+// One KV head and one split of the positions. kPadded is s.padded. Operands are AttendOperands, or
+// others that say whether the token's key and value are to be appended, and have attend_vectors(),
+// merge_place(), results_from() and put_result() of their own (ops/attend_rows.h).
+template <class Kv, int kPadded, class Operands>
+LATHE_DEVICE void attend_split(const Exchange& e, const Operands& o, const AttendNumbers& n,
                                const AttendShape& s, int position, int kv_head, int split,
                                int splits, int warps, u8* shared) {
   constexpr int kVec = AttendState<kPadded>::vec, passes = AttendTile<Kv, kVec>::passes;
@@ -214,7 +216,7 @@ LATHE_DEVICE void attend_split(const Exchange& e, const AttendOperands& o, const
   const u8* values_at = o.v_cache + offset;
 
   // Rows of earlier tokens: they can come while this token's projections do.
-  const int last = min_int(end, position) - 1;
+  const int last = (Operands::appends ? min_int(end, position) : end) - 1;
   int tile = begin + member * s.tile;
   AttendTile<Kv, kVec> keys = {}, values = {};
   if (tile < end && last >= begin) {
@@ -225,7 +227,7 @@ LATHE_DEVICE void attend_split(const Exchange& e, const AttendOperands& o, const
   f32* queries = reinterpret_cast<f32*>(shared);
   u8* packed = shared + m.packed;
   const int query_stride = s.lanes * kVec;
-  const bool has_new = begin <= position && position < end;
+  const bool has_new = Operands::appends && begin <= position && position < end;
   attend_vectors<Kv>(e, o, n, position, {kv_head, kv_head * s.group, s.group, has_new, true}, warps,
                      query_stride, queries, reinterpret_cast<f32*>(shared + m.fresh), packed);
   block_barrier();
@@ -237,7 +239,7 @@ LATHE_DEVICE void attend_split(const Exchange& e, const AttendOperands& o, const
   const f32* query = queries + team_head * query_stride + kVec * lane_of_row;
   LATHE_UNROLL(1)
   for (; tile < end; tile += step) {
-    const bool patched = end > position && tile + s.tile > position;
+    const bool patched = Operands::appends && end > position && tile + s.tile > position;
     if (patched) patch_tile(packed, lane, d, tile, s.rows, position, keys);
     f32 score[passes / 2 * kPadded];
     LATHE_UNROLL(2)
@@ -258,6 +260,21 @@ LATHE_DEVICE void attend_split(const Exchange& e, const AttendOperands& o, const
   block_result(state, s, m, lane.row, kVec * lane_of_row, team, member, team_head, before, d, warps,
                shared);
   finish_split(e, o, n, s, m, kv_head, split, splits, warps, shared);
+}
+
+// The same with kPadded from the shape, which is constant.
+template <class Kv, class Operands>
+LATHE_DEVICE void attend_split(const Exchange& e, const Operands& o, const AttendNumbers& n,
+                               const AttendShape& s, int position, int kv_head, int split,
+                               int splits, int warps, u8* shared) {
+  if (s.padded == 1)
+    attend_split<Kv, 1>(e, o, n, s, position, kv_head, split, splits, warps, shared);
+  else if (s.padded == 2)
+    attend_split<Kv, 2>(e, o, n, s, position, kv_head, split, splits, warps, shared);
+  else if (s.padded == 4)
+    attend_split<Kv, 4>(e, o, n, s, position, kv_head, split, splits, warps, shared);
+  else
+    attend_split<Kv, 8>(e, o, n, s, position, kv_head, split, splits, warps, shared);
 }
 
 // How the blocks share the work: each item is a KV head with all its query heads and one of its
@@ -299,14 +316,8 @@ LATHE_DEVICE void attend_phase(const Exchange& e, const AttendOperands& o, const
     const int kv_head = item % n.kv_heads, part = item / n.kv_heads;
     if (shares.by_heads)
       attend_short<Kv>(e, o, n, position, kv_head, part, warps, shared);
-    else if (s.padded == 1)
-      attend_split<Kv, 1>(e, o, n, s, position, kv_head, part, shares.parts, warps, shared);
-    else if (s.padded == 2)
-      attend_split<Kv, 2>(e, o, n, s, position, kv_head, part, shares.parts, warps, shared);
-    else if (s.padded == 4)
-      attend_split<Kv, 4>(e, o, n, s, position, kv_head, part, shares.parts, warps, shared);
     else
-      attend_split<Kv, 8>(e, o, n, s, position, kv_head, part, shares.parts, warps, shared);
+      attend_split<Kv>(e, o, n, s, position, kv_head, part, shares.parts, warps, shared);
   }
 }
 

@@ -159,6 +159,11 @@ LATHE_SHAPE int attend_splits(int visible, int head_dim, int value_bytes, int mo
   return min_int(most, ceil_div(visible, kAttendPart / bytes));
 }
 
+// The same for a token of a batch, whose other tokens keep the blocks busy too.
+LATHE_SHAPE int attend_row_splits(int visible, int head_dim, int value_bytes, int most) {
+  return min_int(most, ceil_div(visible, kAttendAlone / (2 * head_dim * value_bytes)));
+}
+
 // Where things lie in the shared memory of a block of fused attention, in bytes. While it reads K
 // and V: the queries, the new key and value as numbers and as in the cache, each warp's weights.
 // Then the results of `slots` warps in the same place.

@@ -47,7 +47,9 @@ void Comparison::add(std::span<const Bytes> expected, std::span<const Bytes> act
       add_appended(expected[p], actual[p]);
       continue;
     }
-    if (case_.key.type == KernelType::attend && add_attended(params[p], expected[p], actual[p]))
+    const bool counts = params[p].element == Element::i32;
+    if ((counts || case_.key.type == KernelType::attend) &&
+        add_attended(params[p], expected[p], actual[p]))
       continue;
     if (kernel.bound == 0) {
       if (expected[p] == actual[p] || !first_problem_.empty()) continue;

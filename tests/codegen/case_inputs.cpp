@@ -105,16 +105,23 @@ void pack_position(Format format, const std::vector<float>& numbers, std::byte* 
 // kernel appends among them.
 void fill_cache(Bytes& bytes, Random& random, const KernelCase& c) {
   const auto width = static_cast<std::int64_t>(c.key.kv_heads) * c.key.head_dim;
-  const int first = c.key.window > 0 ? std::max(0, c.position - c.key.window + 1) : 0;
+  const auto first_seen = [&](int position) {
+    return c.key.window > 0 ? std::max(0, position - c.key.window + 1) : 0;
+  };
   const int last = c.key.type == KernelType::attend          ? c.position - 1
                    : c.key.type == KernelType::attend_tokens ? c.position + c.count - 1
                                                              : c.position;
   std::vector<float> numbers(static_cast<std::size_t>(width));
-  for (std::int64_t p = first; p <= last; ++p) {
-    for (float& number : numbers) number = random.normal();
-    pack_position(c.key.format, numbers,
-                  bytes.data() + (c.first_row + p) * kv_position_bytes(c.key.format, width));
-  }
+  const auto fill_positions = [&](int first, int past, int first_row) {
+    for (std::int64_t p = first; p < past; ++p) {
+      for (float& number : numbers) number = random.normal();
+      pack_position(c.key.format, numbers,
+                    bytes.data() + (first_row + p) * kv_position_bytes(c.key.format, width));
+    }
+  };
+  for (const BatchRow& each : c.batch)
+    fill_positions(first_seen(each.position), each.position + 1, each.first_row);
+  if (c.batch.empty()) fill_positions(first_seen(c.position), last + 1, c.first_row);
 }
 
 // Frequencies of RoPE in revolutions per position, each as a high and a low float.
@@ -159,7 +166,8 @@ void fill_attend(Bytes& bytes, Random& random, const KernelCase& c, std::string_
 // A chunk's rows of f16: operands of matmul with zeros behind each row, or queries that give scores
 // of about 1, or 15. Rows past the chunk's last are left as NaN.
 void fill_halves(Bytes& bytes, Random& random, const KernelCase& c) {
-  const bool queries = c.key.type == KernelType::attend_tokens;
+  const bool queries =
+      c.key.type == KernelType::attend_tokens || c.key.type == KernelType::attend_rows;
   const int k = queries ? c.key.heads * c.key.head_dim : c.key.k;
   const int width = queries ? k : dev::operand_width(k);
   // Gates and ups of k-quants would overflow.

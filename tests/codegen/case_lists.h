@@ -39,5 +39,6 @@ void norm_tokens_cases(const Family& family, Cases& out);
 void matmul_cases(const Family& family, Cases& out);
 void append_tokens_cases(const Family& family, Cases& out);
 void attend_tokens_cases(const Family& family, Cases& out);
+void attend_rows_cases(const Family& family, Cases& out);
 
 }  // namespace lathe::testing

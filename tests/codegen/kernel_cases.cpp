@@ -232,10 +232,11 @@ using AddCases = void (*)(const Family&, Cases&);
 
 // In the order of KernelType.
 constexpr AddCases kAddCases[] = {
-    retile_cases,       embed_cases,     rms_norm_cases,        gemv_cases,          rope_cases,
-    kv_append_cases,    attention_cases, attention_merge_cases, glu_cases,           argmax_cases,
-    argmax_merge_cases, matvec_cases,    attend_cases,          top_k_cases,         sample_cases,
-    norm_tokens_cases,  matmul_cases,    append_tokens_cases,   attend_tokens_cases,
+    retile_cases, embed_cases,         rms_norm_cases,      gemv_cases,
+    rope_cases,   kv_append_cases,     attention_cases,     attention_merge_cases,
+    glu_cases,    argmax_cases,        argmax_merge_cases,  matvec_cases,
+    attend_cases, top_k_cases,         sample_cases,        norm_tokens_cases,
+    matmul_cases, append_tokens_cases, attend_tokens_cases, attend_rows_cases,
 };
 
 }  // namespace
@@ -314,6 +315,8 @@ std::vector<KernelKey> representative_keys(const Family& family) {
         "m17.h4.kvh1.d256.rot256.w3.eps1e-6.qknorm.halves",
         "m32.h32.kvh8.d128.rot128.w8.scale88388346e-9.batched"}},
       {KernelType::attend_tokens, {"m512.h4.kvh1.d256.win512.w8", "m512.h32.kvh8.d128.w8"}},
+      {KernelType::attend_rows,
+       {"m32.h32.kvh8.d128.w4.bl396.s33", "m32.h28.kvh4.d128.win512.w8.s33"}},
   };
   std::vector<const char*> wanted = shapes.at(family.type);
   // Around a format's decoding all is the same whatever the format: the others show it.
@@ -321,8 +324,10 @@ std::vector<KernelKey> representative_keys(const Family& family) {
   if ((late && family.type != KernelType::embed) || (half && family.type == KernelType::matvec))
     wanted.resize(1);
   // Long to compile, and little different from format to format: all of them for one.
+  const bool of_cache =
+      family.type == KernelType::attend_tokens || family.type == KernelType::attend_rows;
   if ((family.type == KernelType::matmul && family.format != Format::q4_k) ||
-      (family.type == KernelType::attend_tokens && family.format != Format::f16))
+      (of_cache && family.format != Format::f16))
     wanted.resize(1);
   std::vector<KernelKey> out;
   for (const char* shape : wanted) {

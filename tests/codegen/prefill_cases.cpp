@@ -1,5 +1,5 @@
-// Owns the shapes of the kernels that take the tokens of a chunk: full chunks and others, from one
-// token on.
+// Owns the shapes of the kernels that take the tokens of a chunk or of a batch: full ones and
+// others, from one token on.
 #include <algorithm>
 #include <initializer_list>
 
@@ -153,6 +153,38 @@ void attend_tokens_cases(const Family& family, Cases& out) {
   add(64, 130, 60, 50);
   add(128, 65, 300, 100);
   add(32, 64, 64, 0);
+}
+
+void attend_rows_cases(const Family& family, Cases& out) {
+  int i = 0;
+  const auto add = [&](int head_dim, int group, int window, std::initializer_list<int> lengths) {
+    if (family.format == Format::q8_0 && head_dim % 32 != 0) return;
+    KernelCase c{base(family)};
+    c.key.kv_heads = turn({1, 2, 3}, i);
+    c.key.heads = c.key.kv_heads * group;
+    c.key.head_dim = head_dim;
+    c.key.window = window;
+    c.key.splits = turn({16, 1, 3, 7}, i);
+    c.key.warps = group > 4 ? turn({4, 8, 2}, i) : turn({1, 2, 4, 8, 3}, i);
+    c.key.blocks = turn({5, 0, 1, 64}, i / 2);
+    place_sequences(c, lengths);
+    c.key.tokens = c.count + turn({0, 1, 3}, i);
+    if (i % 5 == 4) c.values = Values::large;
+    out.push_back(c);
+    ++i;
+  };
+  for (int head_dim : {32, 48, 64, 80, 96, 128, 160, 256})
+    for (int group : {1, 3, 4, 7})
+      add(head_dim, group, turn({0, 0, 7, 64}, i / 3), {turn({1, 33, 70, 5}, i), 20, 0, 0, 2});
+  // Splits in use, of some tokens or of all.
+  add(128, 4, 0, {300, 0, 0, 0, 40});
+  add(128, 4, 0, {1100, 5, 600});
+  add(256, 3, 300, {700, 64, 65, 66, 0});
+  add(64, 8, 0, {1030, 1, 513});
+  add(128, 16, 0, {520});
+  // More tokens than lanes look for work at once.
+  add(32, 2, 0, {9, 8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 8, 7, 6, 5, 4,
+                 3, 2, 1, 9, 8, 7, 6, 5, 4, 3, 2, 1, 9, 8, 7, 6, 5, 40});
 }
 
 }  // namespace lathe::testing

@@ -64,8 +64,14 @@ TEST_P(TableTest, ParametersAreStated) {
       outputs += param.access != Access::read && !param.scratch && !counts;
     }
     const bool two = c.key.type == KernelType::kv_append || c.key.joined;
+<<<<<<< HEAD
     const bool three = c.key.type == KernelType::append_tokens || c.key.type == KernelType::attend;
     EXPECT_EQ(outputs, three ? 3 : two ? 2 : 1) << c.text();
+=======
+    const bool three =
+        c.key.type == KernelType::append_tokens || c.key.type == KernelType::attend_rows;
+    EXPECT_EQ(outputs, c.key.type == KernelType::attend ? 5 : three ? 3 : two ? 2 : 1) << c.text();
+>>>>>>> 02b278f (codegen: attend_rows, attention of a batch's tokens over the positions of their own sequences)
     if (c.alias >= 0) {
       EXPECT_TRUE(params[static_cast<std::size_t>(c.alias)].may_alias) << c.text();
     }
@@ -183,6 +189,10 @@ TEST(KernelTable, ChecksNameTheField) {
       {"attend.f16.h8.kvh2.d64", "rotary"},
       {"attend.f16.h16.kvh1.d64.rot64.w5", "warps"},
       {"attend.f16.h8.kvh2.d64.rot64.s129", "splits"},
+      {"attend_rows.f16.h8.kvh2.d72.m4", "head_dim"},
+      {"attend_rows.f16.h8.kvh2.d64.m4.s129", "splits"},
+      {"attend_rows.f16.h16.kvh1.d64.m4.w5", "warps"},
+      {"attend_rows.f16.h8.kvh2.d64.m4.w16", "warps"},
       {"top_k.f32.n4.s5", "splits"},
       {"top_k.f32.n64.w17", "warps"},
       {"top_k.f32.n64.m2", "tokens"},

@@ -39,6 +39,7 @@ enum class KernelType : std::uint8_t {
   matmul,         // up to three matrices of tiles times the operands of a chunk's tokens
   append_tokens,  // norm and rotation of a chunk's q and k, append to the KV cache
   attend_tokens,  // causal attention of a chunk's tokens
+  attend_rows,    // attention of a batch's tokens, each over its own sequence
 };
 
 // Which elements RoPE rotates together: (2i, 2i+1) or (i, i + dims/2).
@@ -76,7 +77,7 @@ struct KernelKey {
   // Tuning: any valid value gives the same result within the kernel's bound.
   int warps = 4;   // warps per block
   int rows = 1;    // rows per warp
-  int blocks = 0;  // matvec: blocks that share the rows
+  int blocks = 0;  // matvec: blocks that share the rows; attend_rows: the work, 0 = enough
   int stages = 1;  // matvec: tiles under way per warp
   int splits = 1;  // parts the context (attention; attend: most) or the vocabulary is cut into
   bool grouped = false;  // matmul: four warps multiply together, which only sm_90a can

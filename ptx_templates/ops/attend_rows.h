@@ -1,0 +1,140 @@
+// Owns attention of the tokens of a batch, each against the positions of its own sequence, which
+// its own key and value belong to already: y = softmax(q . K) V, as operands of matmul. As
+// ops/attend.h does it for one token in a long context; the queries are there.
+//
+// The work is cut into pieces, a KV head and one split of a token's positions, and blocks take
+// pieces by turns. How a token is cut depends on the positions it sees, so that its result has the
+// same bits in any batch.
+#pragma once
+
+#include "ops/attend.h"
+
+namespace lathe::dev {
+
+// A token. Nothing that is wanted only at the end of a split stays in registers until then.
+struct RowOperands {
+  enum : int { appends = 0 };
+  const u8* queries;            // of all tokens, f16, heads x head_dim, times the scale
+  const u8 *k_cache, *v_cache;  // from the sequence's position 0 on
+  f32* partial;                 // of all tokens, as AttendOperands has them of one
+  u32* counters;
+  u16* y;  // of all tokens: operands
+  int token;
+};
+
+// For attend_split(): queries of f16 to shared memory, in f32.
+template <class Kv>
+LATHE_DEVICE void attend_vectors(const Exchange&, const RowOperands& o, const AttendNumbers& n, int,
+                                 const AttendPart& part, int warps, int stride, f32* queries, f32*,
+                                 u8*) {
+  const int pairs = stride / 2, threads = warps * kWarp;
+  const u32* from = reinterpret_cast<const u32*>(o.queries) +
+                    (static_cast<i64>(o.token) * n.heads + part.first) * (n.head_dim / 2);
+  LATHE_UNROLL(4)
+  for (int step = 0; step < ceil_div(part.queries * pairs, threads); ++step) {
+    const int i = step * threads + thread_index(), at = i % pairs;
+    if (i >= part.queries * pairs) break;
+    const u32 pair = at < n.head_dim / 2 ? from[i / pairs * (n.head_dim / 2) + at] : 0;
+    queries[2 * i] = f16_to_f32(pair);
+    queries[2 * i + 1] = f16_to_f32(pair >> 16);
+  }
+}
+
+LATHE_DEVICE int merge_place(const RowOperands& o, const AttendNumbers& n, int kv_head) {
+  return o.token * n.kv_heads + kv_head;
+}
+struct RowResults {
+  u16* y;
+  int first;
+};
+LATHE_DEVICE RowResults results_from(const RowOperands& o, const AttendNumbers& n, int first) {
+  return {o.y + static_cast<i64>(o.token) * operand_width(n.heads * n.head_dim), first};
+}
+LATHE_DEVICE void put_result(const Exchange&, const RowResults& to, int i, f32 value) {
+  to.y[operand_at(to.first + i)] = f32_to_f16(value * 0.0625f);
+}
+
+// Zeros behind the last head's results, up to whole pairs of sub-blocks.
+LATHE_DEVICE void end_row(const RowOperands& o, const AttendNumbers& n, int threads) {
+  const int k = n.heads * n.head_dim;
+  const RowResults row = results_from(o, n, 0);
+  LATHE_UNROLL(1)
+  for (int i = k + thread_index(); i < operand_width(k); i += threads) row.y[operand_at(i)] = 0;
+}
+
+// A split of a token; no splits when there is none.
+struct RowSplit {
+  int token, split, splits;
+};
+
+// The split that comes after so many others, token by token. All lanes call.
+template <class Kv>
+LATHE_DEVICE RowSplit row_split(const i32* rows, int tokens, int before, const AttendNumbers& n) {
+  LATHE_UNROLL(1)
+  for (int first = 0; first < tokens; first += kWarp) {
+    const int token = first + lane_index();
+    u32 own = 0;
+    if (token < tokens) {
+      const int seen = rows[2 * token] + 1;
+      own = static_cast<u32>(attend_row_splits(n.window > 0 ? min_int(n.window, seen) : seen,
+                                               n.head_dim, Kv::bytes, n.splits));
+    }
+    u32 sum = own;  // with those of the lanes before
+    LATHE_UNROLL(5)
+    for (int step = 1; step < kWarp; step *= 2) {
+      const u32 other = shuffle(sum, (lane_index() - step) & (kWarp - 1));
+      if (lane_index() >= step) sum += other;
+    }
+    const int all = static_cast<int>(shuffle(sum, kWarp - 1));
+    if (before < all) {
+      u32 lane = static_cast<int>(sum) <= before;
+      LATHE_UNROLL(5)
+      for (int mask = kWarp / 2; mask > 0; mask /= 2) lane += shuffle_xor(lane, mask);
+      const u32 splits = shuffle(own, static_cast<int>(lane));
+      const u32 passed = shuffle(sum, static_cast<int>(lane)) - splits;
+      return {first + static_cast<int>(lane), before - static_cast<int>(passed),
+              static_cast<int>(splits)};
+    }
+    before -= all;
+  }
+  return {0, 0, 0};
+}
+
+// `blocks` blocks, any number, for up to `most` tokens. rows: of each token its position, and the
+// caches' row of its sequence's position 0. partial and counters: attend's for each token.
+template <class Kv>
+LATHE_DEVICE void attend_rows(const u8* queries, const i32* chunk, const i32* rows,
+                              const u8* k_cache, const u8* v_cache, f32* partial, i32* counters,
+                              u16* y, const AttendNumbers& n, int most, int blocks, int warps) {
+  const AttendShape s = attend_shape(n.heads, n.kv_heads, n.head_dim, Kv::bytes);
+  const int tokens = min_int(*chunk, most);
+  LATHE_UNROLL(1)
+  for (int piece = block_x();; piece += blocks) {
+    const RowSplit row = row_split<Kv>(rows, tokens, piece / n.kv_heads, n);
+    if (row.splits == 0) return;
+    if (piece >= blocks) block_barrier();
+    const int kv_head = piece % n.kv_heads, position = rows[2 * row.token];
+    const i64 first = static_cast<i64>(rows[2 * row.token + 1]) *
+                      kv_position_bytes(Kv::bytes, n.kv_heads * n.head_dim);
+    const RowOperands o = {
+        queries, k_cache + first, v_cache + first, partial, reinterpret_cast<u32*>(counters),
+        y,       row.token};
+    attend_split<Kv>({0, 0, nullptr}, o, n, s, position, kv_head, row.split, row.splits, warps,
+                     shared_memory());
+    if (kv_head + 1 == n.kv_heads && row.split == 0) end_row(o, n, warps * kWarp);
+  }
+}
+
+#define LATHE_ROWS_OP(name, Kv)                                                                 \
+  LATHE_OP name(const u8* queries, const i32* chunk, const i32* rows, const u8* k_cache,        \
+                const u8* v_cache, f32* partial, i32* counters, u8* y, int heads, int kv_heads, \
+                int head_dim, int window, int splits, int tokens, int blocks, int warps) {      \
+    attend_rows<Kv>(                                                                            \
+        queries, chunk, rows, k_cache, v_cache, partial, counters, reinterpret_cast<u16*>(y),   \
+        {heads, kv_heads, head_dim, 0, 0, window, splits, 0.0f, 1.0f}, tokens, blocks, warps);  \
+  }
+LATHE_ROWS_OP(attend_rows_f32, KvRowsF32)
+LATHE_ROWS_OP(attend_rows_f16, KvRowsF16)
+LATHE_ROWS_OP(attend_rows_q8_0, KvRowsQ8)
+
+}  // namespace lathe::dev
