@@ -64,14 +64,8 @@ TEST_P(TableTest, ParametersAreStated) {
       outputs += param.access != Access::read && !param.scratch && !counts;
     }
     const bool two = c.key.type == KernelType::kv_append || c.key.joined;
-<<<<<<< HEAD
     const bool three = c.key.type == KernelType::append_tokens || c.key.type == KernelType::attend;
     EXPECT_EQ(outputs, three ? 3 : two ? 2 : 1) << c.text();
-=======
-    const bool three =
-        c.key.type == KernelType::append_tokens || c.key.type == KernelType::attend_rows;
-    EXPECT_EQ(outputs, c.key.type == KernelType::attend ? 5 : three ? 3 : two ? 2 : 1) << c.text();
->>>>>>> 02b278f (codegen: attend_rows, attention of a batch's tokens over the positions of their own sequences)
     if (c.alias >= 0) {
       EXPECT_TRUE(params[static_cast<std::size_t>(c.alias)].may_alias) << c.text();
     }
