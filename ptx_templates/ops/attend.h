@@ -192,7 +192,7 @@ LATHE_DEVICE void add_values(AttendState<kPadded>& state, const AttendTile<Kv, k
 
 // One KV head and one split of the positions. kPadded is s.padded. Operands are AttendOperands, or
 // others that say whether the token's key and value are to be appended, and have attend_vectors(),
-// merge_place(), results_from() and put_result() of their own (ops/attend_rows.h).
+// results_from(), result_at() and send() of their own (ops/attend_rows.h).
 template <class Kv, int kPadded, class Operands>
 LATHE_DEVICE void attend_split(const Exchange& e, const Operands& o, const AttendNumbers& n,
                                const AttendShape& s, int position, int kv_head, int split,

@@ -133,16 +133,12 @@ LATHE_DEVICE f32 slot_sum(const f32* slots, const AttendShape& s, const AttendSh
   return sum;
 }
 
-// The place of a KV head's partial results and counter among all. Where its results go, whose first
-// is value `first` of all heads'; and the i-th of them.
-LATHE_DEVICE int merge_place(const AttendOperands&, const AttendNumbers&, int kv_head) {
-  return kv_head;
-}
-LATHE_DEVICE f32* results_from(const AttendOperands& o, const AttendNumbers&, int first) {
+// Where a KV head's results go, whose first is value `first` of all heads'; and the i-th of them.
+LATHE_DEVICE f32* results_from(const AttendOperands& o, int first) {
   return o.y + first;
 }
-LATHE_DEVICE void put_result(const Exchange& e, f32* y, int i, f32 value) {
-  send(e, y + i, value);
+LATHE_DEVICE f32* result_at(f32* y, int i) {
+  return y + i;
 }
 
 // Merges the splits of a KV head, in their order, into y.
@@ -198,7 +194,7 @@ LATHE_DEVICE void merge_splits(const Exchange& e, const f32* partial, const Resu
         }
       }
     }
-    put_result(e, y, column, divide(value, total));
+    send(e, result_at(y, column), divide(value, total));
   }
 }
 
@@ -210,17 +206,16 @@ LATHE_DEVICE void finish_split(const Exchange& e, const Operands& o, const Atten
   const int d = n.head_dim, values = s.group * d, threads = warps * kWarp;
   const f32* slots = reinterpret_cast<const f32*>(shared);
   const f32* maxima = reinterpret_cast<const f32*>(shared + m.maxima) + warps * s.padded;
-  const auto y = results_from(o, n, kv_head * values);
+  const auto y = results_from(o, kv_head * values);
   if (splits == 1) {
     LATHE_UNROLL(1)
     for (int i = thread_index(); i < values; i += threads)
-      put_result(
-          e, y, i,
-          divide(slot_sum(slots, s, m, i, warps), slot_sum(slots, s, m, values + i / d, warps)));
+      send(e, result_at(y, i),
+           divide(slot_sum(slots, s, m, i, warps), slot_sum(slots, s, m, values + i / d, warps)));
     return;
   }
-  const int place = merge_place(o, n, kv_head);
-  f32* partial = o.partial + static_cast<i64>(place) * n.splits * attend_partial_floats(s.group, d);
+  f32* partial =
+      o.partial + static_cast<i64>(kv_head) * n.splits * attend_partial_floats(s.group, d);
   f32* own = partial + split * attend_partial_floats(s.group, d);
   LATHE_UNROLL(1)
   for (int i = thread_index(); i < values; i += threads) own[i] = slot_sum(slots, s, m, i, warps);
@@ -233,7 +228,7 @@ LATHE_DEVICE void finish_split(const Exchange& e, const Operands& o, const Atten
   block_barrier();
   if (thread_index() == 0) {
     const u32 arrival = static_cast<u32>(split == 0 ? kArrivals - splits + 1 : 1);
-    const u32 before = atomic_add(o.counters + place, arrival);
+    const u32 before = atomic_add(o.counters + kv_head, arrival);
     *last = (before + arrival) % kArrivals == 0;
   }
   block_barrier();

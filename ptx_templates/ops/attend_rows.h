@@ -11,15 +11,14 @@
 
 namespace lathe::dev {
 
-// A token. Nothing that is wanted only at the end of a split stays in registers until then.
+// What a token has of everything.
 struct RowOperands {
   enum : int { appends = 0 };
-  const u8* queries;            // of all tokens, f16, heads x head_dim, times the scale
-  const u8 *k_cache, *v_cache;  // from the sequence's position 0 on
-  f32* partial;                 // of all tokens, as AttendOperands has them of one
+  const u8* queries;            // f16, heads x head_dim, times the scale
+  const u8 *k_cache, *v_cache;  // from its sequence's position 0 on
+  f32* partial;                 // as AttendOperands has them
   u32* counters;
-  u16* y;  // of all tokens: operands
-  int token;
+  u16* y;  // operands
 };
 
 // For attend_split(): queries of f16 to shared memory, in f32.
@@ -28,8 +27,7 @@ LATHE_DEVICE void attend_vectors(const Exchange&, const RowOperands& o, const At
                                  const AttendPart& part, int warps, int stride, f32* queries, f32*,
                                  u8*) {
   const int pairs = stride / 2, threads = warps * kWarp;
-  const u32* from = reinterpret_cast<const u32*>(o.queries) +
-                    (static_cast<i64>(o.token) * n.heads + part.first) * (n.head_dim / 2);
+  const u32* from = reinterpret_cast<const u32*>(o.queries) + part.first * (n.head_dim / 2);
   LATHE_UNROLL(4)
   for (int step = 0; step < ceil_div(part.queries * pairs, threads); ++step) {
     const int i = step * threads + thread_index(), at = i % pairs;
@@ -40,26 +38,24 @@ LATHE_DEVICE void attend_vectors(const Exchange&, const RowOperands& o, const At
   }
 }
 
-LATHE_DEVICE int merge_place(const RowOperands& o, const AttendNumbers& n, int kv_head) {
-  return o.token * n.kv_heads + kv_head;
-}
 struct RowResults {
   u16* y;
   int first;
 };
-LATHE_DEVICE RowResults results_from(const RowOperands& o, const AttendNumbers& n, int first) {
-  return {o.y + static_cast<i64>(o.token) * operand_width(n.heads * n.head_dim), first};
+LATHE_DEVICE RowResults results_from(const RowOperands& o, int first) {
+  return {o.y, first};
 }
-LATHE_DEVICE void put_result(const Exchange&, const RowResults& to, int i, f32 value) {
-  to.y[operand_at(to.first + i)] = f32_to_f16(value * 0.0625f);
+LATHE_DEVICE u16* result_at(const RowResults& to, int i) {
+  return to.y + operand_at(to.first + i);
+}
+LATHE_DEVICE void send(const Exchange&, u16* p, f32 value) {
+  *p = f32_to_f16(value * 0.0625f);
 }
 
 // Zeros behind the last head's results, up to whole pairs of sub-blocks.
-LATHE_DEVICE void end_row(const RowOperands& o, const AttendNumbers& n, int threads) {
-  const int k = n.heads * n.head_dim;
-  const RowResults row = results_from(o, n, 0);
+LATHE_DEVICE void end_row(const RowOperands& o, int k, int threads) {
   LATHE_UNROLL(1)
-  for (int i = k + thread_index(); i < operand_width(k); i += threads) row.y[operand_at(i)] = 0;
+  for (int i = k + thread_index(); i < operand_width(k); i += threads) o.y[operand_at(i)] = 0;
 }
 
 // A split of a token; no splits when there is none.
@@ -107,21 +103,26 @@ LATHE_DEVICE void attend_rows(const u8* queries, const i32* chunk, const i32* ro
                               const u8* k_cache, const u8* v_cache, f32* partial, i32* counters,
                               u16* y, const AttendNumbers& n, int most, int blocks, int warps) {
   const AttendShape s = attend_shape(n.heads, n.kv_heads, n.head_dim, Kv::bytes);
-  const int tokens = min_int(*chunk, most);
+  const int tokens = min_int(*chunk, most), k = n.heads * n.head_dim;
+  const i64 stride = kv_position_bytes(Kv::bytes, n.kv_heads * n.head_dim);
+  const i64 floats = static_cast<i64>(n.kv_heads) * n.splits *
+                     attend_partial_floats(n.heads / n.kv_heads, n.head_dim);
   LATHE_UNROLL(1)
   for (int piece = block_x();; piece += blocks) {
     const RowSplit row = row_split<Kv>(rows, tokens, piece / n.kv_heads, n);
     if (row.splits == 0) return;
     if (piece >= blocks) block_barrier();
     const int kv_head = piece % n.kv_heads, position = rows[2 * row.token];
-    const i64 first = static_cast<i64>(rows[2 * row.token + 1]) *
-                      kv_position_bytes(Kv::bytes, n.kv_heads * n.head_dim);
-    const RowOperands o = {
-        queries, k_cache + first, v_cache + first, partial, reinterpret_cast<u32*>(counters),
-        y,       row.token};
+    const i64 token = row.token, first = rows[2 * token + 1] * stride;
+    const RowOperands o = {queries + token * k * 2,
+                           k_cache + first,
+                           v_cache + first,
+                           partial + token * floats,
+                           reinterpret_cast<u32*>(counters) + token * n.kv_heads,
+                           y + token * operand_width(k)};
     attend_split<Kv>({0, 0, nullptr}, o, n, s, position, kv_head, row.split, row.splits, warps,
                      shared_memory());
-    if (kv_head + 1 == n.kv_heads && row.split == 0) end_row(o, n, warps * kWarp);
+    if (kv_head + 1 == n.kv_heads && row.split == 0) end_row(o, k, warps * kWarp);
   }
 }
 
