@@ -2,6 +2,11 @@
 # liblathe_llvm.so.
 include(GNUInstallDirs)
 
+# CLI11 takes a compiler long to optimize, and a program runs it once.
+function(lathe_command_line_in file)
+  set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS -O0)
+endfunction()
+
 function(lathe_program name)
   add_executable(${name} ${ARGN})
   lathe_target(${name})
