@@ -24,9 +24,17 @@ function(lathe_target name)
   endif()
 endfunction()
 
+# What fuzzers look into: libFuzzer sees which of its branches an input takes.
+function(lathe_fuzzed name)
+  if(LATHE_FUZZ)
+    target_compile_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+endfunction()
+
 # A layer of the library: whoever links it shows none of its C++ symbols to others.
 function(lathe_layer name)
   lathe_target(${name})
+  lathe_fuzzed(${name})
   set_target_properties(${name} PROPERTIES CXX_VISIBILITY_PRESET hidden
                                            VISIBILITY_INLINES_HIDDEN ON)
 endfunction()

@@ -70,10 +70,16 @@ double run_case(const KernelCase& c, std::uint64_t seed) {
 
 class EmulationTest : public ::testing::TestWithParam<Family> {};
 
+// LATHE_EMULATED_PARTS, which builds with sanitizers have, says that one of so many parts of the
+// cases is enough: the seed chooses it, so that each has its turn.
 TEST_P(EmulationTest, MatchesTheOracle) {
   const std::uint64_t seed = fresh_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
-  const std::vector<KernelCase> cases = kernel_cases(GetParam());
+  const std::vector<KernelCase> all = kernel_cases(GetParam());
+  std::vector<KernelCase> cases;
+  for (std::size_t i = seed % LATHE_EMULATED_PARTS; i < all.size(); i += LATHE_EMULATED_PARTS)
+    cases.push_back(all[i]);
+  ASSERT_FALSE(cases.empty());
   double worst = 0;
   for (const KernelCase& c : cases) {
     SCOPED_TRACE(c.text());
