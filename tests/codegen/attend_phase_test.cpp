@@ -6,9 +6,9 @@
 #include <cstring>
 #include <tuple>
 
+#include "emulation/emulator.h"
 #include "ops/attend.h"
 #include "tests/codegen/kernel_cases.h"
-#include "tests/emulation/emulator.h"
 
 namespace lathe::testing {
 namespace {

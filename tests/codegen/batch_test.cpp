@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "tests/codegen/kernel_cases.h"
-#include "tests/emulation/emulator.h"
+#include "emulation/emulator.h"
 
 namespace lathe::testing {
 namespace {

@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "tests/codegen/kernel_cases.h"
-#include "tests/support/random.h"
+#include "verification/random.h"
 
 namespace lathe {
 namespace {
 
-using testing::Random;
+using verification::Random;
 
 std::string name_of(const ::testing::TestParamInfo<FormatRow>& info) {
   return info.param.name;
@@ -149,7 +149,7 @@ TEST_P(FormatTest, OneHotReturnsEveryElement) {
 }
 
 TEST_P(FormatTest, RoundTripKeepsToTheStep) {
-  const std::uint64_t seed = testing::fresh_seed();
+  const std::uint64_t seed = verification::fresh_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   Random random(seed);
   for (int round = 0; round < 200; ++round) {

@@ -7,11 +7,11 @@
 
 #include <cstring>
 
+#include "emulation/emulator.h"
 #include "tests/codegen/kernel_cases.h"
-#include "tests/emulation/emulator.h"
 #include "tests/support/compilers.h"
 #include "tests/support/gpu.h"
-#include "tests/support/random.h"
+#include "verification/random.h"
 
 namespace lathe::testing {
 namespace {
@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, GpuKernelTest, ::testing::ValuesIn(families())
                          [](const auto& info) { return info.param.name(); });
 
 TEST_P(GpuKernelTest, EveryRouteMatchesOracleAndEmulator) {
-  const std::uint64_t seed = fresh_seed();
+  const std::uint64_t seed = verification::fresh_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   const std::vector<KernelCase> cases = kernel_cases(GetParam());
   const bool all = path_or("LATHE_GPU_CASES", "") == "all";

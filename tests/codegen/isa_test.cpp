@@ -9,12 +9,12 @@
 
 #include "codegen/device_sources.h"
 #include "codegen/routes.h"
+#include "emulation/emulator.h"
 #include "isa_ops_text.h"
 #include "tests/codegen/isa_ops.h"
-#include "tests/emulation/emulator.h"
 #include "tests/support/compilers.h"
 #include "tests/support/gpu.h"
-#include "tests/support/random.h"
+#include "verification/random.h"
 
 namespace lathe::testing {
 namespace {
@@ -37,7 +37,7 @@ constexpr IsaOp kOps[] = {LATHE_ISA_OPS(LATHE_ISA_ENTRY)};
 #undef LATHE_ISA_ENTRY
 
 // Random bits, floats of sensible size, and what rounding and range make special.
-Words input(Random& random) {
+Words input(verification::Random& random) {
   constexpr std::uint32_t kSpecial[] = {
       0x00000000, 0x80000000, 0x3f800000, 0xbf800000, 0x7f800000, 0xff800000, 0x7fc00000,
       0x00000001, 0x80000001, 0x007fffff, 0x00800000, 0x7f7fffff, 0xff7fffff, 0x3f000000,
@@ -147,8 +147,8 @@ TEST_P(IsaTest, GpuAndHostAgree) {
     GTEST_SKIP() << "it came with sm_90";
   const bool bits = moves_bits(name);
   for (int round = 0; round < 20; ++round) {
-    const std::uint64_t seed = fresh_seed();
-    Random random(seed);
+    const std::uint64_t seed = verification::fresh_seed();
+    verification::Random random(seed);
     const Words in[3] = {input(random), input(random), input(random)};
     const Result<Words> device = on_gpu(**gpu, *ptx, in);
     ASSERT_TRUE(device) << device.error().text();

@@ -245,21 +245,6 @@ std::string Family::name() const {
   return std::string(row(type).name) + "_" + row(format).name;
 }
 
-std::string KernelCase::text() const {
-  std::string out = key.text();
-  if (position > 0 || capacity > 1) out += " at " + std::to_string(position);
-  if (count > 0) out += " of " + std::to_string(count) + " tokens";
-  if (first_row > 0) out += " from row " + std::to_string(first_row);
-  for (const BatchRow& each : batch)
-    out += " " + std::to_string(each.position) + "+" + std::to_string(each.first_row);
-  if (key.type == KernelType::embed) out += " token " + std::to_string(token);
-  if (sampling.temperature > 0) out += " temperature " + std::to_string(sampling.temperature);
-  if (sampling.repeat_penalty != 1) out += " penalty " + std::to_string(sampling.repeat_penalty);
-  if (values != Values::random) out += " values " + std::to_string(static_cast<int>(values));
-  if (alias >= 0) out += " in place of parameter " + std::to_string(alias);
-  return out;
-}
-
 std::vector<KernelCase> kernel_cases(const Family& family) {
   std::vector<KernelCase> out;
   kAddCases[static_cast<std::size_t>(family.type)](family, out);

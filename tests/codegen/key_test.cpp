@@ -10,7 +10,7 @@
 #include <unordered_set>
 
 #include "tests/codegen/kernel_cases.h"
-#include "tests/support/random.h"
+#include "verification/random.h"
 
 namespace lathe {
 namespace {
@@ -22,7 +22,7 @@ void expect_round_trip(const KernelKey& key) {
   EXPECT_EQ(hash_value(*read), hash_value(key));
 }
 
-KernelKey random_key(testing::Random& random) {
+KernelKey random_key(verification::Random& random) {
   KernelKey key;
   key.type = static_cast<KernelType>(random.below(static_cast<int>(kernel_table().size())));
   key.format = static_cast<Format>(random.below(static_cast<int>(formats().size())));
@@ -52,9 +52,9 @@ TEST(KernelKey, SpellingIsAsDocumented) {
 }
 
 TEST(KernelKey, RandomKeysReadBack) {
-  const std::uint64_t seed = testing::fresh_seed();
+  const std::uint64_t seed = verification::fresh_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
-  testing::Random random(seed);
+  verification::Random random(seed);
   for (int i = 0; i < 5000 && !HasFailure(); ++i) expect_round_trip(random_key(random));
 }
 
@@ -113,7 +113,7 @@ TEST(KernelKey, FloatsReadBackExactly) {
 }
 
 TEST(KernelKey, SymbolIsAPtxIdentifier) {
-  testing::Random random(1);
+  verification::Random random(1);
   for (int i = 0; i < 1000; ++i) {
     const std::string symbol = random_key(random).symbol();
     EXPECT_TRUE(std::isalpha(static_cast<unsigned char>(symbol[0]))) << symbol;
@@ -126,7 +126,7 @@ TEST(KernelKey, DistinctKeysHaveDistinctNames) {
   std::vector<KernelKey> keys;
   for (const testing::Family& family : testing::families())
     for (const testing::KernelCase& c : testing::kernel_cases(family)) keys.push_back(c.key);
-  testing::Random random(2);
+  verification::Random random(2);
   for (int i = 0; i < 5000; ++i) keys.push_back(random_key(random));
   const std::set<KernelKey> distinct(keys.begin(), keys.end());
   std::set<std::string> texts, symbols;

@@ -7,7 +7,7 @@
 #include <numbers>
 
 #include "ops/math.h"
-#include "tests/support/random.h"
+#include "verification/random.h"
 
 namespace lathe::testing {
 namespace {
@@ -51,7 +51,7 @@ TEST(Math, SineAndCosineKeepToTheCircle) {
 }
 
 TEST(Math, TurnsHoldAtAnyPosition) {
-  Random random(3);
+  verification::Random random(3);
   for (int i = 0; i < 200000; ++i) {
     const int position = random.below(1 << 20);
     const double frequency = std::exp2(-2.5 - 20.0 * random.below(1000) / 1000);

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "codegen/kernels/matvec.h"
+#include "emulation/op_registry.h"
 #include "tests/codegen/kernel_cases.h"
-#include "tests/emulation/op_registry.h"
 
 namespace lathe {
 namespace {

@@ -13,13 +13,13 @@
 
 #include "tests/codegen/kernel_cases.h"
 #include "tests/codegen/tile_reader.h"
-#include "tests/support/random.h"
+#include "verification/random.h"
 
 namespace lathe {
 namespace {
 
 using testing::Bytes;
-using testing::Random;
+using verification::Random;
 
 std::vector<FormatRow> tiled_formats() {
   std::vector<FormatRow> out;
@@ -66,7 +66,7 @@ class TileTest : public ::testing::TestWithParam<FormatRow> {
   }
 
   const FormatRow& format_ = GetParam();
-  const std::uint64_t seed_ = testing::fresh_seed();
+  const std::uint64_t seed_ = verification::fresh_seed();
   Random random_{seed_};
   ::testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
 };

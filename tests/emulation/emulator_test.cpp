@@ -1,5 +1,5 @@
 // Owns the tests of the emulator itself: what it must catch, and that orders differ by seed.
-#include "tests/emulation/emulator.h"
+#include "emulation/emulator.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <set>
 #include <vector>
 
+#include "emulation/op_registry.h"
 #include "isa/isa.h"
-#include "tests/emulation/op_registry.h"
 
 namespace lathe::emulation {
 namespace {

@@ -15,15 +15,20 @@ QUOTED = {
     "codegen": ("lathe/codegen/", "codegen/", "ptx_templates/"),
     "plan": ("lathe/codegen/", "lathe/plan/", "plan/"),
     "runtime": ("lathe/", "codegen/", "plan/", "runtime/"),
-    "examples": ("lathe/", "examples/"),
-    "bench": ("lathe/", "bench/", "examples/command_line.h", "examples/progress_line.h",
-              "examples/shared_options.h"),
+    "emulation": ("lathe/codegen/", "emulation/", "isa/", "ops/"),
+    "verification": ("lathe/codegen/", "verification/"),
+    "examples": ("lathe/", "emulation/", "examples/", "verification/"),
+    "bench": ("lathe/", "bench/", "verification/", "examples/command_line.h",
+              "examples/progress_line.h", "examples/shared_options.h"),
 }
 
 # The host twins of the device functions use the formats' conversions. What the host writes for a
 # persistent kernel to read has one definition.
 EXTRA = {"ptx_templates/isa/host.h": ("lathe/codegen/",),
-         "runtime/mega_executor.cpp": ("ptx_templates/ops/step_records.h",)}
+         "runtime/mega_executor.cpp": ("ptx_templates/ops/step_records.h",),
+         "emulation/op_registry.cpp": ("op_headers.h", "op_list.inc"),  # generated
+         "emulation/persistent.cpp": ("codegen/program_shape.h",),
+         "verification/inputs.cpp": ("ptx_templates/ops/launch_shapes.h",)}
 
 # What plan may see of codegen: its vocabulary, not its emitters.
 NOT_FOR_PLAN = ("lathe/codegen/emit.h",)

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "emulation/emulator.h"
+#include "emulation/persistent.h"
 #include "runtime/session_base.h"
-#include "tests/emulation/emulator.h"
-#include "tests/emulation/persistent.h"
 #include "tests/runtime/drawn_text.h"
 #include "tests/runtime/fake_driver.h"
 #include "tests/runtime/tiny_model.h"
-#include "tests/support/random.h"
+#include "verification/random.h"
 
 namespace lathe::testing {
 namespace {
@@ -73,7 +73,7 @@ Decoded decode(const TinyModel& model, ExecutorKind executor, int multiprocessor
 }
 
 void expect_same(const TinyModel& model, int multiprocessors, Format kv = Format::f16) {
-  const std::uint64_t seed = fresh_seed();
+  const std::uint64_t seed = verification::fresh_seed();
   SCOPED_TRACE(model.architecture + ", " + std::to_string(multiprocessors) +
                " multiprocessors, seed " + std::to_string(seed));
   const Decoded graph = decode(model, ExecutorKind::graph, multiprocessors, kv, seed);
@@ -125,7 +125,7 @@ TEST(EmulatedSession, StopTokensEndARun) {
   for (const ExecutorKind executor :
        {ExecutorKind::mega, ExecutorKind::graph, ExecutorKind::eager, ExecutorKind::cpu}) {
     SCOPED_TRACE(executor_name(executor));
-    FakeDriver fake(emulated(3, fresh_seed()));
+    FakeDriver fake(emulated(3, verification::fresh_seed()));
     const auto session =
         open_session(make_model(fusible(tiny_llama())), options_for(executor), fake.platform());
     ASSERT_TRUE(session) << session.error().text();
@@ -153,7 +153,7 @@ TEST(EmulatedSession, StopTokensEndARun) {
 
 // One launch leaves the exchange as the next one expects it, whoever chooses its tokens.
 TEST(EmulatedSession, DrawnTokensAndLikeliestOnesMayAlternate) {
-  FakeDriver fake(emulated(3, fresh_seed()));
+  FakeDriver fake(emulated(3, verification::fresh_seed()));
   const auto session = open_session(make_model(fusible(tiny_llama())),
                                     options_for(ExecutorKind::mega), fake.platform())
                            .value();
@@ -173,7 +173,7 @@ TEST(EmulatedSession, DrawnTokensAndLikeliestOnesMayAlternate) {
 }
 
 TEST(EmulatedSession, ARunIsToldOfItsOwnTokensOnly) {
-  FakeDriver fake(emulated(3, fresh_seed()));
+  FakeDriver fake(emulated(3, verification::fresh_seed()));
   const auto session = open_session(make_model(fusible(tiny_llama())),
                                     options_for(ExecutorKind::mega), fake.platform())
                            .value();
@@ -193,7 +193,7 @@ TEST(EmulatedSession, ARunIsToldOfItsOwnTokensOnly) {
 }
 
 TEST(EmulatedSession, WhatAListenerThrowsComesOutAfterTheRun) {
-  FakeDriver fake(emulated(3, fresh_seed()));
+  FakeDriver fake(emulated(3, verification::fresh_seed()));
   const auto session = open_session(make_model(fusible(tiny_llama())),
                                     options_for(ExecutorKind::mega), fake.platform())
                            .value();
@@ -231,7 +231,7 @@ TEST(EmulatedSession, EveryExecutorSamplesTheSame) {
   const auto file = make_model(fusible(tiny_llama()));
   for (const Sampling& sampling : kSamplingRules) {
     const auto text = [&](ExecutorKind kind) {
-      FakeDriver fake(emulated(3, fresh_seed()));
+      FakeDriver fake(emulated(3, verification::fresh_seed()));
       const auto session = open_session(file, options_for(kind), fake.platform()).value();
       return drawn_text(*session, sampling, 6, 8);
     };
@@ -247,7 +247,7 @@ struct Read {
   std::vector<std::int32_t> ids;
 };
 Read read_prompt(const TinyModel& model, ExecutorKind executor, Format kv, int chunk) {
-  FakeDriver fake(emulated(3, fresh_seed()));
+  FakeDriver fake(emulated(3, verification::fresh_seed()));
   SessionOptions options = options_for(executor);
   options.plan.kv = kv;
   options.plan.chunk = chunk;
@@ -303,7 +303,7 @@ TEST(EmulatedPrefill, LeavesWhatDecodingLeaves) {
 // The tokens of a prompt are recent ones however they were read.
 TEST(EmulatedPrefill, TheRepeatPenaltySeesThePrompt) {
   const auto text = [](int chunk) {
-    FakeDriver fake(emulated(3, fresh_seed()));
+    FakeDriver fake(emulated(3, verification::fresh_seed()));
     SessionOptions options = options_for(ExecutorKind::mega);
     options.plan.chunk = chunk;
     const auto session =

@@ -1,17 +1,17 @@
 // Owns the program of a persistent kernel as host code: what codegen/program.cpp writes as source,
 // with the shapes as data.
-#include "tests/emulation/persistent.h"
+#include "emulation/persistent.h"
 
 #include <cstdio>
 #include <sstream>
 
 #include "codegen/program_shape.h"
+#include "emulation/emulator.h"
 #include "isa/host.h"
 #include "lathe/codegen/program.h"
 #include "lathe/codegen/tile.h"
 #include "ops/embed_tiles.h"
 #include "ops/persistent.h"
-#include "tests/emulation/emulator.h"
 
 namespace lathe::emulation {
 namespace {

@@ -2,10 +2,11 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <thread>
 
-#include "tests/codegen/kernel_cases.h"
+#include "verification/comparison.h"
 
-namespace lathe::testing {
+namespace lathe::verification {
 namespace {
 
 template <typename T>
@@ -23,12 +24,19 @@ std::string hex(std::uint32_t bits) {
 
 }  // namespace
 
-void run_oracle(const KernelCase& kernel_case, std::vector<Bytes>& arguments) {
+void run_oracle(const KernelCase& kernel_case, std::vector<Bytes>& arguments, int threads) {
   std::vector<void*> pointers;
   for (Bytes& bytes : arguments) pointers.push_back(bytes.data());
+  const auto share = [&](int part, int parts) {
+    row(kernel_case.key.type).oracle(kernel_case.key, pointers, part, parts);
+  };
+  if (threads > 1) {
+    std::vector<std::jthread> running;
+    for (int part = 0; part < threads; ++part) running.emplace_back(share, part, threads);
+    return;
+  }
   constexpr int kParts = 3;
-  for (int part : {2, 0, 1})
-    row(kernel_case.key.type).oracle(kernel_case.key, pointers, part, kParts);
+  for (int part : {2, 0, 1}) share(part, kParts);
 }
 
 void Comparison::add(std::span<const Bytes> expected, std::span<const Bytes> actual) {
@@ -152,4 +160,4 @@ std::string Comparison::problem() const {
   return {};
 }
 
-}  // namespace lathe::testing
+}  // namespace lathe::verification

@@ -1,13 +1,13 @@
 // Owns the search for keys near a rounding boundary: norm and rotation in double precision, then
 // two roundings of each value, from a little above and a little below it.
-#include "tests/codegen/settled_keys.h"
+#include "verification/settled_keys.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numbers>
 
-namespace lathe::testing {
+namespace lathe::verification {
 namespace {
 
 // Several times what norm and rotation in f32 lose, relative to the pair that rotates.
@@ -98,4 +98,4 @@ void settle_keys(const KernelCase& kernel_case, std::vector<Bytes>& arguments) {
   }
 }
 
-}  // namespace lathe::testing
+}  // namespace lathe::verification

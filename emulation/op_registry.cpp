@@ -1,5 +1,5 @@
 // Owns the host build of the ops: includes them all and calls each by a list of values.
-#include "tests/emulation/op_registry.h"
+#include "emulation/op_registry.h"
 
 #include <array>
 #include <type_traits>

@@ -1,5 +1,5 @@
 // Owns the scheduler of device threads and the waits of isa/host.h.
-#include "tests/emulation/emulator.h"
+#include "emulation/emulator.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,9 +8,9 @@
 #include <random>
 #include <vector>
 
+#include "emulation/fiber.h"
+#include "emulation/op_registry.h"
 #include "isa/host.h"
-#include "tests/emulation/fiber.h"
-#include "tests/emulation/op_registry.h"
 
 namespace lathe::emulation {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <random>
 
-namespace lathe::testing {
+namespace lathe::verification {
 
 class Random {
  public:
@@ -40,4 +40,4 @@ inline std::uint64_t fresh_seed() {
   return static_cast<std::uint64_t>(device()) << 32 | device();
 }
 
-}  // namespace lathe::testing
+}  // namespace lathe::verification

@@ -9,11 +9,11 @@
 
 #include "lathe/codegen/tile.h"
 #include "ptx_templates/ops/launch_shapes.h"
-#include "tests/codegen/kernel_cases.h"
-#include "tests/codegen/settled_keys.h"
-#include "tests/support/random.h"
+#include "verification/kernel_case.h"
+#include "verification/random.h"
+#include "verification/settled_keys.h"
 
-namespace lathe::testing {
+namespace lathe::verification {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -335,4 +335,4 @@ int draws(const KernelCase& kernel_case) {
   return key.type == KernelType::matvec && key.k <= 256 ? std::max(few, 8) : few;
 }
 
-}  // namespace lathe::testing
+}  // namespace lathe::verification

@@ -1,6 +1,6 @@
 // Owns the stacks and the switch: a few lines of assembly on x86-64, ucontext elsewhere (it makes
 // a system call per switch, twenty times slower). Tells the sanitizers of every switch.
-#include "tests/emulation/fiber.h"
+#include "emulation/fiber.h"
 
 #include <sys/mman.h>
 
