@@ -7,8 +7,6 @@
 #include <array>
 #include <string>
 
-#include "runtime/service_kernel.h"
-
 namespace lathe {
 namespace {
 
@@ -16,7 +14,7 @@ namespace {
 // 256 KiB of reads in flight, several times what the latency of the memory asks for.
 constexpr int kThreads = 512;
 constexpr int kLoads = 8;
-constexpr int kBlockBytes = kThreads * 16 * kLoads;
+static_assert(ReadKernel::kBlockBytes == kThreads * 16 * kLoads);
 constexpr const char* kEntry = "lathe_read_rate";
 constexpr std::int64_t kMaxBytes = std::int64_t{2} << 30;
 // Launches between two events, so that the gap at either end does not count; and how often.
@@ -60,26 +58,39 @@ std::string read_kernel(Target target) {
 )",
                      fmt::arg("version", target.ptx_version()), fmt::arg("target", target.name()),
                      fmt::arg("entry", kEntry), fmt::arg("words", 4 * kLoads),
-                     fmt::arg("block", kBlockBytes), fmt::arg("loads", loads),
+                     fmt::arg("block", ReadKernel::kBlockBytes), fmt::arg("loads", loads),
                      fmt::arg("fold", fold));
 }
 
 }  // namespace
 
+Result<ReadKernel> ReadKernel::load(const DeviceImpl& device) {
+  LATHE_ASSIGN(ServiceKernel reader,
+               load_service_kernel(device, read_kernel(device.target()), kEntry));
+  return ReadKernel(std::move(reader));
+}
+
+Result<void> ReadKernel::launch(const Driver& driver, CUdeviceptr from, std::int64_t bytes,
+                                CUstream stream) {
+  reader_.kernel.info.geometry = {.grid_x = unsigned(bytes / kBlockBytes), .threads = kThreads};
+  CUdeviceptr out = from + CUdeviceptr(bytes);
+  void* parameters[] = {&from, &out};
+  return check(driver, launch_kernel(driver, reader_.kernel, parameters, stream), "cuLaunchKernel");
+}
+
 Result<double> measure_read_rate(const DeviceImpl& device, CUstream stream) {
   const Context& context = device.context();
   const Driver& driver = device.driver();
-  LATHE_ASSIGN(ServiceKernel reader,
-               load_service_kernel(device, read_kernel(device.target()), kEntry));
+  LATHE_ASSIGN(ReadKernel reader, ReadKernel::load(device));
 
   std::size_t free = 0, total = 0;
   LATHE_DRIVER_CALL(driver, cuMemGetInfo, &free, &total);
-  const std::int64_t blocks = std::min(kMaxBytes, std::int64_t(free / 2)) / kBlockBytes;
-  const std::int64_t bytes = blocks * kBlockBytes;
+  const std::int64_t blocks = std::min(kMaxBytes, std::int64_t(free / 2)) / ReadKernel::kBlockBytes;
+  const std::int64_t bytes = blocks * ReadKernel::kBlockBytes;
   if (blocks == 0) {
     return Error{
         Code::out_of_memory, "There is no device memory to measure the read rate with.", {}}
-        .with("needed", fmt::format("{}", 2 * kBlockBytes))
+        .with("needed", fmt::format("{}", 2 * ReadKernel::kBlockBytes))
         .with("free", fmt::format("{}", free));
   }
   LATHE_ASSIGN(const DeviceBuffer data, allocate_device(context, bytes + 16, "read-rate buffer"));
@@ -88,16 +99,11 @@ Result<double> measure_read_rate(const DeviceImpl& device, CUstream stream) {
   const StreamRest rest(context, stream);
   LATHE_DRIVER_CALL(driver, cuMemsetD8Async, data.get(), 0, std::size_t(bytes + 16), stream);
 
-  reader.kernel.info.geometry = {.grid_x = unsigned(blocks), .threads = kThreads};
-  CUdeviceptr source = data.get();
-  CUdeviceptr out = data.get() + CUdeviceptr(bytes);
-  void* parameters[] = {&source, &out};
   std::array<float, kRepeats> milliseconds = {};
   for (float& elapsed : milliseconds) {
     LATHE_DRIVER_CALL(driver, cuEventRecord, begin.get(), stream);
     for (int i = 0; i < kLaunches; ++i) {
-      LATHE_TRY(check(driver, launch_kernel(driver, reader.kernel, parameters, stream),
-                      "cuLaunchKernel"));
+      LATHE_TRY(reader.launch(driver, data.get(), bytes, stream));
     }
     LATHE_DRIVER_CALL(driver, cuEventRecord, end.get(), stream);
     LATHE_DRIVER_CALL(driver, cuEventSynchronize, end.get());

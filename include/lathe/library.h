@@ -22,3 +22,4 @@
 #include "lathe/runtime/log.h"
 #include "lathe/runtime/session.h"
 #include "lathe/runtime/system.h"
+#include "lathe/runtime/workbench.h"
