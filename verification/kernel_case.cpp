@@ -2,6 +2,7 @@
 #include "verification/kernel_case.h"
 
 #include <algorithm>
+#include <string_view>
 
 namespace lathe::verification {
 
@@ -21,16 +22,40 @@ std::string KernelCase::text() const {
 }
 
 KernelCase case_at(const KernelKey& key, int position) {
-  KernelCase c{.key = key, .position = position, .token = key.n / 2};
+  KernelCase c{.key = key, .token = key.n / 2};
+  bool cached = false;
   for (const Param& param : row(key.type).params(key)) {
-    if (std::string_view(param.name) == "chunk") c.count = key.tokens;
-    if (param.per_position) c.capacity = position + 1;
+    const std::string_view name = param.name;
+    if (name == "chunk") c.count = key.tokens;
+    if (name == "chunk" || name == "position") c.position = position;
+    cached = cached || param.per_position;
   }
-  if (c.capacity > 1) c.capacity += std::max(0, c.count - 1);
+  if (cached) c.capacity = position + std::max(1, c.count);
   if (key.type == KernelType::top_k || key.type == KernelType::sample)
     c.sampling = {
         .temperature = 1, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .repeat_penalty = 1.1f};
   return c;
+}
+
+Cost cost_of(const KernelCase& kernel_case) {
+  const KernelKey& key = kernel_case.key;
+  Cost cost = row(key.type).cost(key);
+  const auto seen_from = [&](std::int64_t position) {
+    return key.window > 0 ? std::min<std::int64_t>(key.window, position + 1) : position + 1;
+  };
+  if (key.type == KernelType::attention || key.type == KernelType::attend) {
+    cost.bytes_read *= seen_from(kernel_case.position);
+    cost.operations *= seen_from(kernel_case.position);
+  } else if (key.type == KernelType::attend_tokens) {
+    // The cache is read once by a chunk, each of whose tokens sees one position more.
+    std::int64_t seen = 0;
+    for (int token = 0; token < kernel_case.count; ++token)
+      seen += seen_from(kernel_case.position + token);
+    const std::int64_t last = kernel_case.position + std::max(1, kernel_case.count) - 1;
+    cost.bytes_read *= std::min(last + 1, seen_from(kernel_case.position) + kernel_case.count - 1);
+    cost.operations = cost.operations / key.tokens * seen;
+  }
+  return cost;
 }
 
 }  // namespace lathe::verification

@@ -50,6 +50,9 @@ struct KernelCase {
 // tokens come behind as many positions.
 KernelCase case_at(const KernelKey& key, int position);
 
+// What the launch moves and does at least: the row's cost, for all positions that attention sees.
+Cost cost_of(const KernelCase& kernel_case);
+
 using Bytes = std::vector<std::byte>;
 
 // Bytes of one argument as the oracle takes it, times the capacity for a KV cache.

@@ -4,13 +4,23 @@
 #include "examples/dump_ptx/kernels.h"
 #include "examples/dump_ptx/listing.h"
 #include "examples/dump_ptx/options.h"
+#include "examples/dump_ptx/verdicts.h"
 
 namespace lathe::dump_ptx {
 
 namespace {
 
+// A table of a whole vocabulary shows no more than its first rows, and takes up to 2 GB.
+constexpr int kVerifiedRows = 4096;
+
 Result<std::vector<KernelKey>> requested_kernels(const Options& options) {
-  if (options.all) return sample_kernels();
+  if (options.all) {
+    Result<std::vector<KernelKey>> keys = sample_kernels();
+    if (!options.verify || !keys) return keys;
+    for (KernelKey& key : *keys)
+      if (key.type == KernelType::embed) key.n = kVerifiedRows;
+    return keys;
+  }
   if (!options.model.empty()) return kernels_of_model(options.model, options.plan, options.target);
   LATHE_ASSIGN(const KernelKey key, kernel_from_words(options.words));
   return std::vector<KernelKey>{key};
@@ -31,6 +41,7 @@ int run(const Options& options) {
     return command_line::kFailure;
   }
   const Result<std::vector<KernelKey>> keys = requested_kernels(options);
+  if (keys && options.verify) return verify(*keys, options);
   if (keys) return dump(*keys, options, compilers);
   command_line::print_error("dump_ptx", keys.error());
   return options.model.empty() ? command_line::kUsage : command_line::kFailure;

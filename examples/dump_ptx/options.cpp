@@ -1,8 +1,11 @@
 // Owns the options of dump_ptx, their help and their defaults.
 #include "examples/dump_ptx/options.h"
 
+#include <fmt/format.h>
+
 #include "examples/command_line.h"
 #include "examples/shared_options.h"
+#include "verification/random.h"
 
 namespace lathe::dump_ptx {
 
@@ -32,8 +35,13 @@ Every kernel of a model file, a file each; each kernel of the table in each form
   dump_ptx --model model.gguf --persistent --assemble >persistent.ptx
   dump_ptx --all --out kernels --assemble
 
-PTX, source and the list go to stdout, everything else to stderr.
-Exit status: 0 done, 1 a kernel could not be made, 2 the command line makes no sense.)";
+Run a kernel, and compare what it computes with its oracle; each kernel of the table:
+  dump_ptx gemv.q4_k.k4096.n14336.w4 --verify
+  dump_ptx --all --verify
+
+PTX, source, verdicts and the list go to stdout, everything else to stderr.
+Exit status: 0 done, 1 a kernel could not be made or computes something else than its oracle,
+2 the command line makes no sense.)";
 
 void add_kernel_options(CLI::App& app, Options& options) {
   app.add_option("kernel", options.words,
@@ -45,7 +53,7 @@ void add_kernel_options(CLI::App& app, Options& options) {
                "With --model: the one kernel for whole tokens that the mega executor launches");
   command_line::add_plan_options(app, options.plan);
   app.add_flag("--all", options.all,
-               "Each kernel in each format, of an 8B model's shape; needs --out");
+               "Each kernel in each format, of an 8B model's shape; needs --out\nor --verify");
   app.add_flag("-l,--list", options.list, "Print what can be asked for");
 }
 
@@ -60,12 +68,35 @@ void add_output_options(CLI::App& app, Options& options) {
       ->type_name("FILE");
 }
 
+void add_verify_options(CLI::App& app, Options& options) {
+  CLI::Option* verify = app.add_flag(
+      "--verify", options.verify,
+      "Run the kernel on random inputs and compare with its oracle in double precision:\n"
+      "on the first GPU, or by emulation where there is none");
+  app.add_flag("--emulate", options.emulate, "With --verify: by emulation, no GPU")->needs(verify);
+  app.add_option("--position", options.position,
+                 fmt::format("With --verify: the position that attention looks back from, or of\n"
+                             "a chunk's first token (default {})",
+                             options.position))
+      ->needs(verify)
+      ->check(CLI::Range(0, 1 << 24))
+      ->type_name("N");
+  app.add_option("--seed", options.seed, "With --verify: of the inputs (default: a fresh one)")
+      ->needs(verify)
+      ->type_name("N");
+}
+
 // What CLI11 cannot express: exactly one of four ways to say which kernels.
 std::optional<std::string> contradiction(const Options& options) {
   const int ways = !options.words.empty() + !options.model.empty() + options.all + options.list;
   if (ways == 0) return "no kernel is named; name one, or give --model, --all or --list";
   if (ways > 1) return "a kernel, --model, --all and --list exclude each other";
-  if (options.all && options.out.empty()) return "--all needs --out DIR";
+  if (options.all && options.out.empty() && !options.verify)
+    return "--all needs --out DIR, or --verify";
+  if (options.verify && (options.list || options.persistent || options.source || options.assemble ||
+                         !options.out.empty()))
+    return "--verify runs kernels: --list, --persistent, --source, --assemble and --out do not "
+           "go with it";
   if (options.persistent && options.model.empty()) return "--persistent needs --model FILE";
   if (options.source && options.assemble)
     return "--source is not PTX: --assemble cannot go with it";
@@ -85,6 +116,7 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
       ->type_name("TARGET");
   command_line::add_route_option(app, options.routes);
   add_output_options(app, options);
+  add_verify_options(app, options);
   command_line::add_compiler_options(app, options.compilers);
   if (const auto status = command_line::parse(app, argc, argv)) return status;
 
@@ -98,6 +130,7 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
     return command_line::kUsage;
   }
   options.target = *known;
+  if (options.verify && app.count("--seed") == 0) options.seed = verification::fresh_seed();
   if (options.routes.empty())
     options.routes.assign(default_routes().begin(), default_routes().end());
   return std::nullopt;

@@ -1,6 +1,7 @@
 // Owns the command line of dump_ptx.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,10 @@ struct Options {
   std::string out;  // folder; empty for stdout
   bool assemble = false;
   std::string ptxas;
+  bool verify = false;
+  bool emulate = false;    // verify without a GPU even where there is one
+  int position = 1000;     // that verified kernels look at
+  std::uint64_t seed = 0;  // of the inputs; fresh when the command line names none
 };
 
 // The exit code if there is nothing left to do.

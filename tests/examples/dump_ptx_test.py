@@ -154,6 +154,34 @@ class ManyKernels(DumpPtxTest):
         self.fail_to_run(["f32"], "--model", path, "--persistent", "--source")
 
 
+class Verification(DumpPtxTest):
+    """By emulation, so that a machine with a GPU tests the same."""
+
+    def test_a_verdict_has_the_error_the_bound_and_the_seed(self):
+        run = self.succeed("gemv.q4_k.k256.n40.w4", "--verify", "--emulate", "--seed", "5")
+        self.assertRegex(run.stdout, r"^gemv\.q4_k\.k256\.n40\.w4: ok, relative error \S+, bound "
+                                     r"5e-06; emulation on this CPU, seed 5\n$")
+        self.assertEqual(run.stderr, "")
+
+    def test_bits_that_must_be_the_same_are(self):
+        run = self.succeed("retile", "q8_0", "k=64", "n=20", "--verify", "--emulate")
+        self.assertIn("ok, the same bits as the oracle's", run.stdout)
+
+    def test_attention_looks_back_from_a_position(self):
+        run = self.succeed("attention.f16.h4.kvh2.d64.w4.s3.scale125e-3", "--verify", "--emulate",
+                           "--position", "77")
+        self.assertIn(" at 77: ok", run.stdout)
+
+    def test_every_kernel_of_a_model(self):
+        path = self.folder / "tiny.gguf"
+        path.write_bytes(tiny_model(changes=FUSIBLE, matrices=Q8_0).data)
+        run = self.succeed("--model", path, "--verify", "--emulate", "--kv", "f16", "--position",
+                           "20", "--chunk", "8")
+        self.assertRegex(run.stderr, r"[1-9]\d* as their oracles, 0 wrong, 0 skipped, 0 failed")
+        for kernel in ("matvec.", "attend.", "sample.", "matmul.", "attend_tokens."):
+            self.assertIn(f"\n{kernel}", "\n" + run.stdout)
+
+
 class CommandLinesThatMakeNoSense(DumpPtxTest):
     def test_they_are_refused_with_a_sentence(self):
         for words, arguments in (
@@ -173,6 +201,9 @@ class CommandLinesThatMakeNoSense(DumpPtxTest):
                 (["exclude"], [KEY, "--list"]),
                 (["--assemble"], [KEY, "--source", "--assemble"]),
                 (["--model"], [KEY, "--persistent"]),
+                (["--verify", "--out"], [KEY, "--verify", "--out", "x"]),
+                (["--verify"], [KEY, "--emulate"]),
+                (["--position"], [KEY, "--verify", "--position", "-1"]),
                 (["--context"], ["--model", "x", "--context", "0"]),
                 (["f16"], ["--model", "x", "--kv", "q4_0"])):
             with self.subTest(arguments=arguments):
