@@ -53,6 +53,13 @@ std::int64_t WeightSlot::device_bytes() const {
   return shape ? shape->bytes() : bytes;
 }
 
+KernelKey WeightSlot::retile_key() const {
+  KernelKey key{.type = KernelType::retile, .format = format};
+  key.n = static_cast<int>(rows);
+  key.k = static_cast<int>(k);
+  return key;
+}
+
 std::int64_t Plan::kv_bytes_per_layer() const {
   return options.context * kv_position_bytes(*this);
 }

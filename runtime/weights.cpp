@@ -26,13 +26,6 @@ struct Piece {
   const WeightSlot* tiles = nullptr;  // the slot, if it is to be in tiles
 };
 
-KernelKey retile_key(const WeightSlot& slot) {
-  KernelKey key{.type = KernelType::retile, .format = slot.format};
-  key.n = int(slot.rows);
-  key.k = int(slot.k);
-  return key;
-}
-
 void copy_in_parallel(std::byte* to, std::span<const std::byte> from) {
   constexpr std::size_t kWorthAThread = std::size_t{2} << 20;
   const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
@@ -102,7 +95,7 @@ class Uploader {
 
 Result<void> retile(DeviceImpl& device, const WeightSlot& slot, CUdeviceptr blocks,
                     CUdeviceptr tiles, CUstream stream) {
-  LATHE_ASSIGN(const Kernel* kernel, device.kernel(retile_key(slot)));
+  LATHE_ASSIGN(const Kernel* kernel, device.kernel(slot.retile_key()));
   void* parameters[] = {&blocks, &tiles};
   return check(device.driver(), launch_kernel(device.driver(), *kernel, parameters, stream),
                "cuLaunchKernel");
@@ -138,7 +131,7 @@ std::string advice(const Plan& plan, std::int64_t free, std::int64_t other) {
 std::vector<KernelKey> BoundWeights::keys(const Plan& plan) {
   std::set<KernelKey> keys;
   for (const WeightSlot& slot : plan.weights)
-    if (slot.layout == Layout::tiles) keys.insert(retile_key(slot));
+    if (slot.layout == Layout::tiles) keys.insert(slot.retile_key());
   return {keys.begin(), keys.end()};
 }
 

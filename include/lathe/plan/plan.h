@@ -77,6 +77,7 @@ struct WeightSlot {
   std::int64_t bytes = 0;  // in the file
 
   std::int64_t device_bytes() const;
+  KernelKey retile_key() const;  // of the kernel that makes its tiles
 };
 
 // Constants computed when the plan is built (RoPE frequencies), uploaded like weights.
