@@ -15,7 +15,7 @@ namespace {
 
 // While the device reads, the host queues the launches: it must be done before the first one runs.
 // A pass over three times the cache takes some 30 us, a launch the host less than 4.
-constexpr int kLaunchesPerPass = 8;
+constexpr int kLaunchesPerPass = 4;
 constexpr std::int64_t kCacheTimes = 3;
 
 class WorkbenchImpl final : public Workbench {

@@ -51,11 +51,7 @@ Json row_json(const Report& report, const Row& row) {
           {"cubin_bytes", row.cubin_bytes},
           {"emit_ms", row.emit_ms},
           {"assemble_ms", row.assemble_ms},
-          {"samples_us", [&] {
-             std::vector<double> samples;
-             for (double seconds : row.seconds) samples.push_back(seconds * 1e6);
-             return samples;
-           }()}};
+          {"samples_seconds", row.seconds}};
 }
 
 Row row_of(const Json& object) {
@@ -74,8 +70,7 @@ Row row_of(const Json& object) {
   object.at("cubin_bytes").get_to(row.cubin_bytes);
   object.at("emit_ms").get_to(row.emit_ms);
   object.at("assemble_ms").get_to(row.assemble_ms);
-  for (const Json& sample : object.at("samples_us"))
-    row.seconds.push_back(sample.get<double>() * 1e-6);
+  object.at("samples_seconds").get_to(row.seconds);
   return row;
 }
 

@@ -58,6 +58,9 @@ CUresult fake_device_attribute(int* value, CUdevice_attribute attribute, CUdevic
     case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
       *value = g_state->options.stream_memory_operations ? 1 : 0;
       break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      *value = g_state->options.cache_bytes;
+      break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
       *value = g_state->options.multiprocessors;
       break;

@@ -38,6 +38,7 @@ TEST(Workbench, RunsAKernelOnItsMemory) {
     const auto bench = open_bench(fake);
     ASSERT_TRUE(bench) << bench.error().text();
     EXPECT_EQ((*bench)->multiprocessors(), 4);
+    EXPECT_EQ((*bench)->cache_bytes(), 64 * 1024);
     const auto arguments = arguments_on(**bench);
     ASSERT_TRUE(arguments);
     const auto kernel = (*bench)->device().kernel(glu());
@@ -76,8 +77,8 @@ TEST(Workbench, TimesLaunchesInARowOnArgumentsInTurn) {
   ASSERT_EQ(outputs.size(), 5u);
   for (std::size_t i = 0; i < 5; ++i)
     EXPECT_EQ(outputs[i], reinterpret_cast<void*>(arguments[i % 3][2]));
-  // One launch more: that which fills the cache.
-  EXPECT_EQ(fake.calls("cuLaunchKernel"), 6);
+  // Two launches more: those that fill the cache.
+  EXPECT_EQ(fake.calls("cuLaunchKernel"), 7);
 }
 
 TEST(Workbench, RefusesWhatItCannotTime) {
