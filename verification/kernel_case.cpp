@@ -23,17 +23,23 @@ std::string KernelCase::text() const {
 
 KernelCase case_at(const KernelKey& key, int position) {
   KernelCase c{.key = key, .token = key.n / 2};
-  bool cached = false;
+  bool looks_back = false, cached = false;
   for (const Param& param : row(key.type).params(key)) {
     const std::string_view name = param.name;
     if (name == "chunk") c.count = key.tokens;
-    if (name == "chunk" || name == "position") c.position = position;
+    looks_back = looks_back || name == "chunk" || name == "position";
     cached = cached || param.per_position;
   }
-  if (cached) c.capacity = position + std::max(1, c.count);
   if (key.type == KernelType::top_k || key.type == KernelType::sample)
     c.sampling = {
         .temperature = 1, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .repeat_penalty = 1.1f};
+  if (key.batched) {
+    for (int i = 0; i < c.count; ++i) c.batch.push_back({position, i * (position + 1), c.sampling});
+    if (cached) c.capacity = c.count * (position + 1);
+    return c;
+  }
+  if (looks_back) c.position = position;
+  if (cached) c.capacity = position + std::max(1, c.count);
   return c;
 }
 

@@ -46,8 +46,8 @@ struct KernelCase {
   std::string text() const;
 };
 
-// A case for any valid key. Where the kernel looks at a position, it is this one; of a chunk, all
-// tokens come behind as many positions.
+// A case for any valid key. Where the kernel looks at a position, it is this one; a chunk begins
+// there, and each token of a batch has a sequence that ends there.
 KernelCase case_at(const KernelKey& key, int position);
 
 // What the launch moves and does at least: the row's cost, for all positions that attention sees.

@@ -11,6 +11,8 @@ using verification::Bytes;
 using verification::KernelCase;
 
 constexpr std::int64_t kCacheTimes = 3;
+// Of all turns together, so that filling them takes no longer than measuring.
+constexpr std::int64_t kMostBytes = std::int64_t{2} << 30;
 // Rows of a matrix that are drawn at random; the others repeat them.
 constexpr int kDrawnRows = 256;
 constexpr std::uint64_t kSeed = 1;
@@ -52,8 +54,8 @@ Result<Arguments> Arguments::make(Workbench& bench, const KernelCase& kernel_cas
           ? 1
           : std::min<std::int64_t>(launches, kCacheTimes * bench.cache_bytes() / passing + 2);
   LATHE_ASSIGN(const std::int64_t free, bench.free_bytes());
-  const std::int64_t turns =
-      std::clamp<std::int64_t>(free / 4 / std::max<std::int64_t>(1, turn_bytes), 1, wanted);
+  const std::int64_t turns = std::clamp<std::int64_t>(
+      std::min(free / 4, kMostBytes) / std::max<std::int64_t>(1, turn_bytes), 1, wanted);
 
   Arguments out;
   out.launches_ = turns < wanted ? static_cast<int>(turns) : launches;
