@@ -23,17 +23,18 @@ std::string KernelCase::text() const {
 
 KernelCase case_at(const KernelKey& key, int position) {
   KernelCase c{.key = key, .token = key.n / 2};
-  bool looks_back = false, cached = false;
+  bool looks_back = false, batch = false, cached = false;
   for (const Param& param : row(key.type).params(key)) {
     const std::string_view name = param.name;
     if (name == "chunk") c.count = key.tokens;
     looks_back = looks_back || name == "chunk" || name == "position";
+    batch = batch || name == "rows";
     cached = cached || param.per_position;
   }
   if (key.type == KernelType::top_k || key.type == KernelType::sample)
     c.sampling = {
         .temperature = 1, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .repeat_penalty = 1.1f};
-  if (key.batched) {
+  if (batch) {
     for (int i = 0; i < c.count; ++i) c.batch.push_back({position, i * (position + 1), c.sampling});
     if (cached) c.capacity = c.count * (position + 1);
     return c;
@@ -52,6 +53,11 @@ Cost cost_of(const KernelCase& kernel_case) {
   if (key.type == KernelType::attention || key.type == KernelType::attend) {
     cost.bytes_read *= seen_from(kernel_case.position);
     cost.operations *= seen_from(kernel_case.position);
+  } else if (key.type == KernelType::attend_rows) {
+    std::int64_t seen = 0;
+    for (const BatchRow& each : kernel_case.batch) seen += seen_from(each.position);
+    cost.bytes_read *= seen;
+    cost.operations *= seen;
   } else if (key.type == KernelType::attend_tokens) {
     // The cache is read once by a chunk, each of whose tokens sees one position more.
     std::int64_t seen = 0;

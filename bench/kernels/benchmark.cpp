@@ -24,6 +24,10 @@ Result<std::vector<Subject>> chosen_subjects(const Options& options, const Targe
   return subjects_of(options.selection, target, multiprocessors, events.note);
 }
 
+int position_of(const verification::KernelCase& kernel_case) {
+  return kernel_case.batch.empty() ? kernel_case.position : kernel_case.batch[0].position;
+}
+
 Row row_of(const Subject& subject, const verification::KernelCase& kernel_case,
            const KernelInfo& info, std::vector<double> seconds) {
   const Cost cost = cost_of(kernel_case);
@@ -31,7 +35,7 @@ Row row_of(const Subject& subject, const verification::KernelCase& kernel_case,
   row.key = subject.key.text();
   row.route = route_name(info.route);
   row.uses = subject.uses;
-  row.position = kernel_case.position;
+  row.position = position_of(kernel_case);
   row.seconds = std::move(seconds);
   row.bytes = cost.bytes_read + cost.bytes_written;
   row.operations = cost.operations;
@@ -54,7 +58,7 @@ Result<void> measure_subject(Workbench& bench, const Subject& subject, const Opt
   std::set<int> positions;
   for (int depth : options.depths) {
     const verification::KernelCase kernel_case = verification::case_at(subject.key, depth);
-    if (!positions.insert(kernel_case.position).second) continue;
+    if (!positions.insert(position_of(kernel_case)).second) continue;
     Result<std::vector<double>> seconds = measure(bench, *kernel, kernel_case, options.repetitions);
     bench.clear();
     LATHE_TRY(seconds);

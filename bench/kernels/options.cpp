@@ -33,8 +33,9 @@ columns:
   TFLOP/s    of kernels that multiply for all tokens of a chunk, in place of that share
   regs, spills, shared kB  per thread, bytes per thread, per block
   emit ms    of the compiler, of what came from no cache
-  in         the plans that launch it: decode (fused), prompt (chunks of tokens), single (a kernel
-             for each operation), weights (tiles of a file's blocks)
+  in         the plans that launch it: decode (fused), prompt (chunks of tokens), batch (tokens of
+             several sequences), single (a kernel for each operation), weights (tiles of a file's
+             blocks)
 The tables go to stdout, everything else to stderr. Ctrl-C ends with what was measured so far.
 Exit status: 0 done, 1 something failed or --compare found a slower kernel, 2 the command line makes
 no sense or there is no GPU, 130 ended by Ctrl-C.)";
@@ -61,7 +62,8 @@ void add_selection_options(CLI::App& app, Options& options, Names& names) {
   for (const Model& model : models())
     known += fmt::format("{}{}", known.empty() ? "" : ", ", model.name);
   list(app.add_option("-m,--model", names.models, "Of " + known + " (default all)"), "NAME,...");
-  list(app.add_option("--plan", names.plans, "Of decode, prompt, single, weights (default all)"),
+  list(app.add_option("--plan", names.plans,
+                      "Of decode, prompt, batch, single, weights (default all)"),
        "PLAN,...");
   app.add_option("-f,--format", names.mix,
                  "Of the weights; q4_k_m: q4_k with q6_k where quantizers have it (default q4_k_m)")

@@ -12,7 +12,7 @@ namespace lathe::bench::kernels {
 
 namespace {
 
-constexpr const char* kNames[] = {"decode", "prompt", "single", "weights"};
+constexpr const char* kNames[] = {"decode", "prompt", "batch", "single", "weights"};
 
 class Subjects {
  public:
@@ -45,6 +45,10 @@ class Subjects {
                    {}};
     LATHE_ASSIGN(const Plan plan, build_plan(*file_of(model, selection_.mix), options));
     if (stage == Stage::weights) return retile_keys(plan);
+    if (stage == Stage::batch) {
+      LATHE_ASSIGN(const BatchPlan batch, build_batch_plan(plan, kMostBatchRows));
+      return batch.plan.distinct_keys();
+    }
     if (stage != Stage::prompt) return plan.distinct_keys();
     LATHE_ASSIGN(const PrefillPlan prompt, build_prefill_plan(plan, multiplies_in_groups(target_)));
     return prompt.plan.distinct_keys();

@@ -15,10 +15,12 @@ namespace lathe::bench::kernels {
 enum class Stage : std::uint8_t {
   decode,   // fused kernels
   prompt,   // of a chunk of tokens
+  batch,    // of a token for each of several sequences
   single,   // one for each operation, as PlanOptions::fusion none
   weights,  // tiles made of a file's blocks
 };
-inline constexpr Stage kStages[] = {Stage::decode, Stage::prompt, Stage::single, Stage::weights};
+inline constexpr Stage kStages[] = {Stage::decode, Stage::prompt, Stage::batch, Stage::single,
+                                    Stage::weights};
 const char* stage_name(Stage stage);
 Result<Stage> stage_by_name(std::string_view name);
 

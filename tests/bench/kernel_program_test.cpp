@@ -32,7 +32,7 @@ TEST(KernelOptions, DefaultsAreAllModelsAndPlansByTheFirstRouteThatWorks) {
   ASSERT_FALSE(parsed.status) << parsed.said;
   const Options& options = parsed.options;
   EXPECT_EQ(options.selection.models.size(), 5u);
-  EXPECT_EQ(options.selection.stages.size(), 4u);
+  EXPECT_EQ(options.selection.stages.size(), 5u);
   EXPECT_FALSE(options.selection.mix.all);
   EXPECT_EQ(options.selection.plan.kv, Format::f16);
   EXPECT_EQ(options.selection.plan.context, 4096 + 512);

@@ -103,12 +103,12 @@ TEST(KernelSubjects, WhatATargetOrAFormatLacksIsANote) {
   std::vector<std::string> notes;
   for (const Subject& subject : subjects(selection, &notes, "sm_80"))
     EXPECT_NE(subject.key.type, KernelType::matvec);
-  EXPECT_EQ(notes.size(), 3 * models().size());
+  EXPECT_EQ(notes.size(), 4 * models().size());
   EXPECT_NE(notes[0].find("llama-3.1-8b decode is left out: sm_80"), std::string::npos) << notes[0];
   notes.clear();
   selection.mix = {Format::f32};
   EXPECT_FALSE(subjects(selection, &notes).empty());
-  EXPECT_EQ(notes.size(), 3 * models().size());
+  EXPECT_EQ(notes.size(), 4 * models().size());
 }
 
 TEST(KernelSubjects, KernelsCanBeNamed) {

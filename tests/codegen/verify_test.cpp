@@ -38,9 +38,10 @@ TEST(Verify, EveryTypeAgreesAtAnyPosition) {
         "attention.f16.h4.kvh2.d64.w4.s3.scale125e-3", "kv_append.f16.kvh2.d64.w2",
         "attend.f16.h4.kvh2.d64.rot64.w4.s4.scale125e-3", "top_k.f32.n300.w4.s2",
         "sample.f32.w2.s3", "append_tokens.f16.m5.h4.kvh2.d64.rot64.w4",
-        "append_tokens.f16.m3.h4.kvh2.d64.rot64.w4.batched", "top_k.f32.n300.m3.w4.s2.batched",
-        "sample.f32.m3.w2.s3.batched", "attend_tokens.f16.m5.h4.kvh2.d64.w8",
-        "norm_tokens.f32.k64.m5.w2.eps1e-5", "matmul.q8_0.k64.n20.m5.w8"}) {
+        "append_tokens.f16.m3.h4.kvh2.d64.rot64.w4.batched", "attend_rows.f16.m3.h4.kvh2.d64.w4.s5",
+        "top_k.f32.n300.m3.w4.s2.batched", "sample.f32.m3.w2.s3.batched",
+        "attend_tokens.f16.m5.h4.kvh2.d64.w8", "norm_tokens.f32.k64.m5.w2.eps1e-5",
+        "matmul.q8_0.k64.n20.m5.w8"}) {
     const Result<KernelKey> key = parse_key(text);
     ASSERT_TRUE(key) << key.error().text();
     ASSERT_TRUE(check_key(*key)) << check_key(*key).error().text();
@@ -64,6 +65,8 @@ TEST(Verify, CostIsOfAllPositionsThatAttentionSees) {
   EXPECT_EQ(cost("attend_tokens.f16.m3.h4.kvh2.d64.w8", 9).bytes_read, 12 * 512);
   EXPECT_EQ(cost("attend_tokens.f16.m3.h4.kvh2.d64.w8", 9).operations, (10 + 11 + 12) * 4 * 4 * 64);
   EXPECT_EQ(cost("attend_tokens.f16.m3.h4.kvh2.d64.win4.w8", 9).bytes_read, 6 * 512);
+  // Each of three tokens sees ten positions of its own.
+  EXPECT_EQ(cost("attend_rows.f16.m3.h4.kvh2.d64.w4.s5", 9).bytes_read, 3 * 10 * 512);
   EXPECT_EQ(cost("gemv.q8_0.k256.n40.w4", 9).bytes_read,
             row(KernelType::gemv).cost(*parse_key("gemv.q8_0.k256.n40.w4")).bytes_read);
 }
