@@ -61,7 +61,7 @@ KernelKey WeightSlot::retile_key() const {
 }
 
 std::int64_t Plan::kv_bytes_per_layer() const {
-  return options.context * kv_position_bytes(*this);
+  return std::int64_t{options.sequences} * options.context * kv_position_bytes(*this);
 }
 
 std::int64_t Plan::kv_bytes_read(int length) const {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <unordered_set>
 
@@ -39,6 +40,15 @@ Result<PlanOptions> resolve(PlanOptions options, const ModelSpec& spec) {
     return Error{Code::invalid_argument,
                  fmt::format("blocks is {}; it must be 1 to 1024", options.blocks),
                  {}};
+  }
+  if (options.sequences < 1 || options.sequences > kMostSequences ||
+      std::int64_t{options.sequences} * options.context > std::numeric_limits<int>::max()) {
+    return Error{
+        Code::invalid_argument,
+        fmt::format("sequences is {}; it must be 1 to {}, and times {} positions less than "
+                    "2^31",
+                    options.sequences, kMostSequences, options.context),
+        {}};
   }
   if (options.chunk < 0 || options.chunk > kMostChunkTokens) {
     return Error{Code::invalid_argument,

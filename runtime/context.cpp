@@ -71,4 +71,12 @@ Result<int> Context::attribute(CUdevice_attribute attribute) const {
   return value;
 }
 
+Result<void> check_stream_not_capturing(const Driver& driver, CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  LATHE_DRIVER_CALL(driver, cuStreamIsCapturing, stream, &status);
+  if (status == CU_STREAM_CAPTURE_STATUS_NONE) return {};
+  return Error{Code::invalid_argument, "The session's stream is being captured into a graph.", {}}
+      .with("hint", "a session replays a graph of its own; end the capture first");
+}
+
 }  // namespace lathe

@@ -65,4 +65,8 @@ class Context {
   MemoryHooks memory_;
 };
 
+// invalid_argument while the stream is being captured: a recording of somebody else's would take
+// our work for its own.
+Result<void> check_stream_not_capturing(const Driver& driver, CUstream stream);
+
 }  // namespace lathe

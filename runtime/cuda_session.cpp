@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <functional>
 #include <limits>
-#include <map>
 #include <optional>
 #include <thread>
 
@@ -194,14 +193,7 @@ class CudaSession final : public SessionBase {
   const Context& context() const { return device_->context(); }
   const Driver& driver() const { return device_->driver(); }
 
-  // A recording of somebody else's would take our work for its own.
-  Result<void> check_not_capturing() const {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    LATHE_DRIVER_CALL(driver(), cuStreamIsCapturing, stream_, &status);
-    if (status == CU_STREAM_CAPTURE_STATUS_NONE) return {};
-    return Error{Code::invalid_argument, "The session's stream is being captured into a graph.", {}}
-        .with("hint", "a session replays a graph of its own; end the capture first");
-  }
+  Result<void> check_not_capturing() const { return check_stream_not_capturing(driver(), stream_); }
 
   // The value is part of the stream's command, so steps that have not run yet keep theirs however
   // many there are. Without that command, a copy from pageable memory does the same: the driver
@@ -318,15 +310,7 @@ class CudaSession final : public SessionBase {
     report_.assembler = device_->assembler();
     std::vector<KernelKey> keys = plan_.distinct_keys();
     if (prefill) std::ranges::copy(prefill->plan.distinct_keys(), std::back_inserter(keys));
-    std::map<Route, int> per_route;
-    for (const KernelKey& key : keys) {
-      LATHE_ASSIGN(const Kernel* kernel, device_->kernel(key));
-      ++per_route[kernel->info.route];
-    }
-    for (const auto& [route, count] : per_route) {
-      report_.routes += fmt::format("{}{} {} kernel{}", report_.routes.empty() ? "" : ", ",
-                                    route_name(route), count, count == 1 ? "" : "s");
-    }
+    LATHE_ASSIGN(report_.routes, device_->routes_of(keys));
     return {};
   }
 

@@ -1,6 +1,8 @@
 // Owns the opening of a device and the checked launch of single kernels.
 #include <fmt/format.h>
 
+#include <map>
+
 #include <algorithm>
 #include <array>
 #include <new>
@@ -135,6 +137,19 @@ Result<void> DeviceImpl::launch(const Kernel& kernel, std::span<const std::uint6
   }
   LATHE_ASSIGN(ContextScope scope, context_.enter());
   return check(driver(), launch_kernel(driver(), kernel, pointers, stream), "cuLaunchKernel");
+}
+
+Result<std::string> DeviceImpl::routes_of(std::span<const KernelKey> keys) {
+  std::map<Route, int> per_route;
+  for (const KernelKey& key : keys) {
+    LATHE_ASSIGN(const Kernel* found, kernel(key));
+    ++per_route[found->info.route];
+  }
+  std::string out;
+  for (const auto& [route, count] : per_route)
+    out += fmt::format("{}{} {} kernel{}", out.empty() ? "" : ", ", route_name(route), count,
+                       count == 1 ? "" : "s");
+  return out;
 }
 
 Result<std::shared_ptr<DeviceImpl>> device_for(const SessionOptions& options,

@@ -35,6 +35,9 @@ class DeviceImpl final : public Device {
   Result<void> launch(const Kernel& kernel, std::span<const std::uint64_t> arguments,
                       CUstream_st* stream) override;
 
+  // By which routes kernels that are there were made: "nvrtc 12 kernels".
+  Result<std::string> routes_of(std::span<const KernelKey> keys);
+
   const Context& context() const { return context_; }
   const Driver& driver() const { return context_.driver(); }
   const Toolchain& toolchain() const { return *toolchain_; }

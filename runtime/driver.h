@@ -36,6 +36,7 @@ namespace lathe {
   X(cuMemFreeHost)                               \
   X(cuMemcpyHtoDAsync)                           \
   X(cuMemcpyDtoHAsync)                           \
+  X(cuMemcpyDtoDAsync)                           \
   X(cuMemsetD8Async)                             \
   X(cuStreamCreate)                              \
   X(cuStreamDestroy)                             \

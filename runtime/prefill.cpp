@@ -64,11 +64,11 @@ Result<void> Prefill::prepare(DeviceImpl& device, const Addresses& weights, Exec
   return {};
 }
 
-Result<void> Prefill::read(std::span<const std::int32_t> tokens, int position) {
+Result<void> Prefill::read(std::span<const std::int32_t> tokens, int position, int first_row) {
   const std::size_t head = sizeof(PrefillChunk) / sizeof(std::int32_t);
   while (!tokens.empty()) {
     const auto part = tokens.first(std::min(tokens.size(), words_.size() - head));
-    const PrefillChunk chunk{std::int32_t(part.size()), position};
+    const PrefillChunk chunk{std::int32_t(part.size()), position, first_row};
     std::memcpy(words_.data(), &chunk, sizeof chunk);
     std::ranges::copy(part, words_.begin() + std::ptrdiff_t(head));
     // From pageable memory: the driver takes the bytes before it returns.

@@ -31,9 +31,9 @@ class Prefill {
                                                const Addresses& weights, ExecutorKind kind,
                                                CUstream stream);
 
-  // Brings the keys and values of tokens at `position` and after it into the KV cache.
-  // Asynchronous; allocates nothing.
-  Result<void> read(std::span<const std::int32_t> tokens, int position);
+  // Brings the keys and values of tokens at `position` and after it into the KV cache, whose row
+  // `first_row` is the sequence's position 0. Asynchronous; allocates nothing.
+  Result<void> read(std::span<const std::int32_t> tokens, int position, int first_row = 0);
 
  private:
   Prefill(const Driver& driver, PrefillPlan plan, CUstream stream)

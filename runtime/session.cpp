@@ -193,6 +193,15 @@ Result<Plan> build_session_plan(const GgufFile& file, const PlanOptions& options
   return plan;
 }
 
+Result<std::unique_ptr<Batch>> Batch::open(std::shared_ptr<const GgufFile> file,
+                                           const BatchOptions& options) {
+  try {
+    return open_batch(std::move(file), options, Platform{});
+  } catch (const std::bad_alloc&) {
+    return Error{Code::out_of_memory, "There is no host memory to open the batch.", {}};
+  }
+}
+
 Result<std::unique_ptr<Session>> Session::open(std::shared_ptr<const GgufFile> file,
                                                const SessionOptions& options) {
   try {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "lathe/runtime/batch.h"
 #include "lathe/runtime/session.h"
 #include "runtime/platform.h"
 
@@ -65,5 +66,9 @@ Result<std::unique_ptr<Session>> open_cuda_session(std::shared_ptr<const GgufFil
 Result<std::unique_ptr<Session>> open_session(std::shared_ptr<const GgufFile> file,
                                               const SessionOptions& options,
                                               const Platform& platform);
+
+// Batch::open on a platform of the caller's.
+Result<std::unique_ptr<Batch>> open_batch(std::shared_ptr<const GgufFile> file,
+                                          const BatchOptions& options, const Platform& platform);
 
 }  // namespace lathe

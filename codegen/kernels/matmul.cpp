@@ -45,6 +45,7 @@ Result<void> check(const KernelKey& key) {
     if (key.tokens > dev::kFewTokens)
       return invalid("tokens is {}; blocks share the work of at most {}", key.tokens,
                      int{dev::kFewTokens});
+    if (key.grouped) return invalid("blocks share the work of warps that multiply by themselves");
   }
   if (!key.gated) return {};
   if (key.format_b != key.format)

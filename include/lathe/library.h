@@ -16,6 +16,7 @@
 #include "lathe/plan/gguf.h"
 #include "lathe/plan/model_spec.h"
 #include "lathe/plan/plan.h"
+#include "lathe/runtime/batch.h"
 #include "lathe/runtime/cache.h"
 #include "lathe/runtime/device.h"
 #include "lathe/runtime/environment.h"

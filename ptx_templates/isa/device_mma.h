@@ -78,53 +78,18 @@ LATHE_DEVICE void load_transposed(u32 (&b)[4], const void* row) {
 }
 
 // The products of four warps, from sm_90a on: warps 4 i ... 4 i + 3 of a block call together. c +=
-// A B for each warp's own 16 x 16 f16 and the 16 x 8, 16, 32 or 128 f16 that all four share:
-// columns of 64 f16 in shared memory, of which `rows` are the first of the 16 rows. Column i is 128
-// bytes from i * 128 on within `columns`, a multiple of 1024, its piece j of 16 bytes at 16 (j ^ i
-// % 8). c[j] is a fragment of columns 8 j ... 8 j + 7.
+// A B for each warp's own 16 x 16 f16 and the 16 x 128 f16 that all four share: 128 columns of 64
+// f16 in shared memory, of which `rows` are the first of the 16 rows. Column i is 128 bytes from i
+// * 128 on within `columns`, a multiple of 1024, its piece j of 16 bytes at 16 (j ^ i % 8). c[j] is
+// a fragment of columns 8 j ... 8 j + 7.
 //
 // Between group_begin() and group_end() nothing waits: operands and sums are not to be touched
 // until group_wait() has waited for all groups of products but the last kLeft.
-LATHE_DEVICE u64 group_columns(const void* columns, int rows) {
-  // Columns of 128 bytes, swizzled; 1024 bytes from eight of them to the next.
-  return static_cast<u64>((shared_address(columns) + static_cast<u32>(rows) * 2) >> 4) |
-         1ull << 16 | 64ull << 32 | 1ull << 62;
-}
-LATHE_DEVICE void group_multiply(f32 (&c)[1][4], u32 a0, u32 a1, u32 a2, u32 a3,
-                                 const void* columns, int rows) {
-  asm volatile(
-      "{.reg .pred adds; setp.ne.b32 adds, 1, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {"
-      "%0, %1, %2, %3"
-      "}, {%4, %5, %6, %7}, %8, adds, 1, 1, 0;}"
-      : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(group_columns(columns, rows)));
-}
-LATHE_DEVICE void group_multiply(f32 (&c)[2][4], u32 a0, u32 a1, u32 a2, u32 a3,
-                                 const void* columns, int rows) {
-  asm volatile(
-      "{.reg .pred adds; setp.ne.b32 adds, 1, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7"
-      "}, {%8, %9, %10, %11}, %12, adds, 1, 1, 0;}"
-      : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]), "+f"(c[1][1]),
-        "+f"(c[1][2]), "+f"(c[1][3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(group_columns(columns, rows)));
-}
-LATHE_DEVICE void group_multiply(f32 (&c)[4][4], u32 a0, u32 a1, u32 a2, u32 a3,
-                                 const void* columns, int rows) {
-  asm volatile(
-      "{.reg .pred adds; setp.ne.b32 adds, 1, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-      "}, {%16, %17, %18, %19}, %20, adds, 1, 1, 0;}"
-      : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]), "+f"(c[1][1]),
-        "+f"(c[1][2]), "+f"(c[1][3]), "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]),
-        "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]), "+f"(c[3][3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(group_columns(columns, rows)));
-}
 LATHE_DEVICE void group_multiply(f32 (&c)[16][4], u32 a0, u32 a1, u32 a2, u32 a3,
                                  const void* columns, int rows) {
+  // Columns of 128 bytes, swizzled; 1024 bytes from eight of them to the next.
+  const u64 b = static_cast<u64>((shared_address(columns) + static_cast<u32>(rows) * 2) >> 4) |
+                1ull << 16 | 64ull << 32 | 1ull << 62;
   asm volatile(
       "{.reg .pred adds; setp.ne.b32 adds, 1, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
@@ -146,7 +111,7 @@ LATHE_DEVICE void group_multiply(f32 (&c)[16][4], u32 a0, u32 a1, u32 a2, u32 a3
         "+f"(c[13][0]), "+f"(c[13][1]), "+f"(c[13][2]), "+f"(c[13][3]), "+f"(c[14][0]),
         "+f"(c[14][1]), "+f"(c[14][2]), "+f"(c[14][3]), "+f"(c[15][0]), "+f"(c[15][1]),
         "+f"(c[15][2]), "+f"(c[15][3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(group_columns(columns, rows)));
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
 }
 LATHE_DEVICE void group_begin() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

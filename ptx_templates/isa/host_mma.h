@@ -120,8 +120,7 @@ LATHE_DEVICE void load_transposed(u32 (&b)[4], const void* row) {
   }
 }
 
-template <int kFragments>
-LATHE_DEVICE void group_multiply(f32 (&c)[kFragments][4], u32 a0, u32 a1, u32 a2, u32 a3,
+LATHE_DEVICE void group_multiply(f32 (&c)[16][4], u32 a0, u32 a1, u32 a2, u32 a3,
                                  const void* columns, int rows) {
   const u32 words[] = {a0, a1, a2, a3};
   const auto lanes = emulation::gather(words, 4);
@@ -134,7 +133,7 @@ LATHE_DEVICE void group_multiply(f32 (&c)[kFragments][4], u32 a0, u32 a1, u32 a2
       a[i][k + 1] = high_half(word);
     }
   }
-  for (int column = 2 * t; column < 8 * kFragments; column += column % 2 ? 7 : 1) {
+  for (int column = 2 * t; column < 128; column += column % 2 ? 7 : 1) {
     const u8* at = static_cast<const u8*>(columns) + column * 128;
     for (int k = 0; k < 16; ++k)
       b[k] = lathe::f16_to_f32(

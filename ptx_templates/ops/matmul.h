@@ -51,22 +51,25 @@ LATHE_DEVICE void matmul_block(const FewBlock& b, const MatmulMeeting& meeting) 
   if (meet<Way>(b, meeting, sum)) store_sums<Way>(b, sum);
 }
 
-template <bool kGrouped, int kTokens, class Tile>
-struct WayOf {
-  using Way = FewWay<Tile, kGrouped, kTokens>;
-};
-template <bool kGrouped, class Tile>
-struct WayOf<kGrouped, kMatmulTokens, Tile> {
+// How a block's work is shared out, by the tiles it reads.
+template <bool kGrouped>
+struct ManyWays {
+  template <class Tile>
   using Way = ManyWay<Tile, kGrouped>;
 };
+template <int kTokens>
+struct FewWays {
+  template <class Tile>
+  using Way = FewWay<Tile, kTokens>;
+};
 
-template <bool kGrouped, int kTokens, class Block>
+template <class Ways, class Block>
 LATHE_DEVICE void matmul_of(const MatmulMatrices& m, const Block& b, const MatmulMeeting& meeting,
                             int format) {
   const u32 formats = 1u << m.format0 | 1u << m.format1 | 1u << m.format2;
 #define LATHE_MATMUL_CASE(number, Tile)                  \
   if ((formats >> number & 1u) != 0 && format == number) \
-    return matmul_block<typename WayOf<kGrouped, kTokens, Tile>::Way>(b, meeting);
+    return matmul_block<typename Ways::template Way<Tile>>(b, meeting);
   LATHE_MATMUL_CASE(kTileQ4_0, OperandQ4_0)
   LATHE_MATMUL_CASE(kTileQ4_1, OperandQ4_1)
   LATHE_MATMUL_CASE(kTileQ5_0, OperandQ5_0)
@@ -85,11 +88,11 @@ LATHE_DEVICE void matmul_many(const MatmulMatrices& m, const MatmulCall& call,
   if (block_x() * kMatmulTokens >= call.tokens) return;
   ManyBlock block = {{call, {}, block_y(), block_x() * kMatmulTokens}, shape};
   const int format = find_matrix(m, call.gated, block.row_block, block.matrix);
-  matmul_of<kGrouped, kMatmulTokens>(m, block, {}, format);
+  matmul_of<ManyWays<kGrouped>>(m, block, {}, format);
 }
 
 // At most kTokens.
-template <bool kGrouped, int kTokens>
+template <int kTokens>
 LATHE_DEVICE void matmul_few(const MatmulMatrices& m, const MatmulCall& call, MatmulMeeting meeting,
                              const FewShared& shape) {
   const int columns = call.columns;
@@ -104,7 +107,7 @@ LATHE_DEVICE void matmul_few(const MatmulMatrices& m, const MatmulCall& call, Ma
     FewBlock block = {{call, {}, at / columns, 0}, shape, first, last};
     meeting.row_block = block.row_block;
     const int format = find_matrix(m, call.gated, block.row_block, block.matrix);
-    matmul_of<kGrouped, kTokens>(m, block, meeting, format);
+    matmul_of<FewWays<kTokens>>(m, block, meeting, format);
     at += last - first;
     block_barrier();  // before shared memory is filled again
   }
@@ -138,20 +141,16 @@ LATHE_MATMUL_OP(matmul, false)
 LATHE_MATMUL_OP(matmul_grouped, true)
 
 // With few tokens: `blocks` share the work.
-#define LATHE_FEW_OP(name, kGrouped, kTokens)                                                \
-  LATHE_OP name(LATHE_MATMUL_PARAMETERS, int tile_bytes, f32* partial, i32* counters,        \
-                int blocks) {                                                                \
-    LATHE_MATMUL_CALL                                                                        \
-    matmul_few<kGrouped, kTokens>(m, call,                                                   \
-                                  {partial, reinterpret_cast<u32*>(counters), blocks, 0, 0}, \
-                                  few_shared(kTokens, tile_bytes, subs));                    \
+#define LATHE_FEW_OP(name, kTokens)                                                         \
+  LATHE_OP name(LATHE_MATMUL_PARAMETERS, int tile_bytes, f32* partial, i32* counters,       \
+                int blocks) {                                                               \
+    LATHE_MATMUL_CALL                                                                       \
+    matmul_few<kTokens>(m, call, {partial, reinterpret_cast<u32*>(counters), blocks, 0, 0}, \
+                        few_shared(kTokens, tile_bytes, subs));                             \
   }
-LATHE_FEW_OP(matmul_of_8, false, 8)
-LATHE_FEW_OP(matmul_of_8_grouped, true, 8)
-LATHE_FEW_OP(matmul_of_16, false, 16)
-LATHE_FEW_OP(matmul_of_16_grouped, true, 16)
-LATHE_FEW_OP(matmul_of_32, false, 32)
-LATHE_FEW_OP(matmul_of_32_grouped, true, 32)
+LATHE_FEW_OP(matmul_of_8, 8)
+LATHE_FEW_OP(matmul_of_16, 16)
+LATHE_FEW_OP(matmul_of_32, 32)
 #undef LATHE_MATMUL_CALL
 #undef LATHE_MATMUL_PARAMETERS
 

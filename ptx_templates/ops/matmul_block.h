@@ -69,20 +69,5 @@ LATHE_DEVICE void clear_sums(MatmulSums<Way>& sum) {
       sum[r][j][0] = sum[r][j][1] = sum[r][j][2] = sum[r][j][3] = 0;
   }
 }
-// The sums of four warps' products, once all are there.
-template <class Way>
-LATHE_DEVICE void settle_sums(MatmulSums<Way>& sum) {
-  if constexpr (Way::grouped != 0) {
-    group_wait<0>();
-    LATHE_UNROLL(4)
-    for (int r = 0; r < Way::tiles; ++r) {
-      LATHE_UNROLL(16)
-      for (int j = 0; j < Way::fragments; ++j) {
-        LATHE_UNROLL(4)
-        for (int i = 0; i < 4; ++i) group_sum(sum[r][j][i]);
-      }
-    }
-  }
-}
 
 }  // namespace lathe::dev

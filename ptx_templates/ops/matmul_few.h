@@ -15,12 +15,12 @@ struct FewBlock : MatmulBlock {
   int first, last;  // tile columns [first, last)
 };
 
-template <class Format, bool kGrouped, int kTokens>
+template <class Format, int kTokens>
 struct FewWay {
   using Tile = Format;
   enum : int {
-    grouped = kGrouped,
-    split = 1,  // as of ManyWay: warps that share a row tile, row tiles of a warp
+    grouped = 0,  // as of ManyWay
+    split = 1,
     tiles = 1,
     threads = kMatmulThreads,
     tokens = kTokens,
@@ -89,26 +89,15 @@ LATHE_DEVICE void multiply_pair(const FewBlock& b, const u8* x, const u8* tile, 
   LATHE_UNROLL(2)
   for (int p = 0; p < 2; ++p) {
     const u32 factors[2] = {shuffle(scales[p], owner), shuffle(scales[2 + p], owner)};
-    if constexpr (Way::grouped != 0) {
-      group_wait<1>();  // with what these registers were before
-      u32 a[2][4];
-      tile_operand<Tile>(words, p, factors, a);
-      group_begin();
-      LATHE_UNROLL(2)
-      for (int h = 0; h < 2; ++h)
-        group_multiply(sum[0], a[h][0], a[h][1], a[h][2], a[h][3], columns, 32 * p + 16 * h);
-      group_end();
-    } else {
-      u32 a[2][4];
-      tile_operand<Tile>(words, p, factors, a);
-      const u8* column = columns + lane % 8 * 128 + ((4 * p + lane / 8) ^ lane % 8) * 16;
-      LATHE_UNROLL(4)
-      for (int j = 0; j < Way::fragments; ++j) {
-        u32 v[4];
-        load_columns(v, column + j * 1024);
-        mma_f16_k16(sum[0][j], a[0][0], a[0][1], a[0][2], a[0][3], v[0], v[1]);
-        mma_f16_k16(sum[0][j], a[1][0], a[1][1], a[1][2], a[1][3], v[2], v[3]);
-      }
+    u32 a[2][4];
+    tile_operand<Tile>(words, p, factors, a);
+    const u8* column = columns + lane % 8 * 128 + ((4 * p + lane / 8) ^ lane % 8) * 16;
+    LATHE_UNROLL(4)
+    for (int j = 0; j < Way::fragments; ++j) {
+      u32 v[4];
+      load_columns(v, column + j * 1024);
+      mma_f16_k16(sum[0][j], a[0][0], a[0][1], a[0][2], a[0][3], v[0], v[1]);
+      mma_f16_k16(sum[0][j], a[1][0], a[1][1], a[1][2], a[1][3], v[2], v[3]);
     }
   }
 }
@@ -126,10 +115,6 @@ LATHE_DEVICE void multiply_few(const FewBlock& b, MatmulSums<Way>& sum) {
   LATHE_UNROLL(1)
   for (int column = b.first; column < b.last; ++column) {
     wait_for_column(stages);
-    if constexpr (Way::grouped != 0) {
-      group_operands_ready();
-      group_wait<0>();  // the products of the column before, which is about to be overwritten
-    }
     block_barrier();  // the stage is there, and all are done with the one before
     start_column<Way>(b, column + stages - 1, slot == 0 ? stages - 1 : slot - 1, source);
     const u8* x = shared_memory() + slot * b.shape.stage_bytes;
@@ -141,7 +126,6 @@ LATHE_DEVICE void multiply_few(const FewBlock& b, MatmulSums<Way>& sum) {
       multiply_pair<Way>(b, x, tile, pair, scales, sum);
     if (++slot == stages) slot = 0;
   }
-  settle_sums<Way>(sum);
 }
 
 }  // namespace lathe::dev

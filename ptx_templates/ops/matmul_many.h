@@ -158,6 +158,22 @@ LATHE_DEVICE void multiply_stage(const ManyBlock& b, const MatmulStage<Way>& s,
   }
 }
 
+// The sums of four warps' products, once all are there.
+template <class Way>
+LATHE_DEVICE void settle_sums(MatmulSums<Way>& sum) {
+  if constexpr (Way::grouped != 0) {
+    group_wait<0>();
+    LATHE_UNROLL(4)
+    for (int r = 0; r < Way::tiles; ++r) {
+      LATHE_UNROLL(16)
+      for (int j = 0; j < Way::fragments; ++j) {
+        LATHE_UNROLL(4)
+        for (int i = 0; i < 4; ++i) group_sum(sum[r][j][i]);
+      }
+    }
+  }
+}
+
 // The sums of all stages.
 template <class Way>
 LATHE_DEVICE void multiply_many(const ManyBlock& b, MatmulSums<Way>& sum) {

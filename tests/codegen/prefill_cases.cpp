@@ -55,6 +55,7 @@ void matmul_cases(const Family& family, Cases& out) {
   const auto add_few = [&](int k, int n, int n_b, int n_c, int tokens, int blocks) -> KernelKey& {
     KernelKey& key = add(k, n, n_b, n_c, tokens);
     key.blocks = blocks;
+    key.grouped = false;
     return key;
   };
   for (int k : k_blocks ? std::vector{256, 768} : std::vector{32, 320}) {

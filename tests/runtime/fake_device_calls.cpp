@@ -171,6 +171,15 @@ CUresult fake_to_host(void* to, CUdeviceptr from, std::size_t bytes, CUstream st
       [=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); });
   return CUDA_SUCCESS;
 }
+CUresult fake_within(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+  FAKE_ENTER("cuMemcpyDtoDAsync");
+  check_range(from, bytes, "cuMemcpyDtoDAsync");
+  check_range(to, bytes, "cuMemcpyDtoDAsync");
+  stream_of(stream).queue.push_back([=] {
+    std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  });
+  return CUDA_SUCCESS;
+}
 CUresult fake_memset(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream stream) {
   FAKE_ENTER("cuMemsetD8Async");
   check_range(to, bytes, "cuMemsetD8Async");
@@ -203,6 +212,7 @@ void fill_device_calls(Driver& table) {
   table.cuMemFreeHost = fake_free_host;
   table.cuMemcpyHtoDAsync = fake_to_device;
   table.cuMemcpyDtoHAsync = fake_to_host;
+  table.cuMemcpyDtoDAsync = fake_within;
   table.cuMemsetD8Async = fake_memset;
 }
 

@@ -41,6 +41,7 @@ const std::vector<CUresult>& failures_of(std::string_view call) {
       {"cuEventSynchronize", {CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_DEVICE_UNAVAILABLE}},
       {"cuMemcpyHtoDAsync", {CUDA_ERROR_DEVICE_UNAVAILABLE}},
       {"cuMemcpyDtoHAsync", {CUDA_ERROR_ILLEGAL_ADDRESS}},
+      {"cuMemcpyDtoDAsync", {CUDA_ERROR_ILLEGAL_ADDRESS}},
   };
   static const std::vector<CUresult> none;
   const auto found = std::ranges::find(table, call, &Failing::call);

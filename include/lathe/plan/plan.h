@@ -93,6 +93,8 @@ enum class Fusion : std::uint8_t {
   full,       // five, on weights in tiles: qkv, attention, output, gate and up, down
 };
 
+inline constexpr int kMostSequences = 4096;
+
 struct PlanOptions {
   Fusion fusion = Fusion::automatic;
   int blocks = 132;  // Fusion::full: blocks that share the rows, one for each multiprocessor
@@ -102,6 +104,9 @@ struct PlanOptions {
   // of small models by up to 5e-3 (docs/accuracy.md); with f32 they stay within 1e-4 of exact.
   Format kv = Format::f32;
   int attention_splits = 0;  // 1 to 64; 0 = chosen from heads and visible positions
+  // Sequences that the KV cache has room for, 1 to 4096, each of `context` positions. A session
+  // has one, a batch several.
+  int sequences = 1;
   // Tokens of a prompt that a GPU session with Fusion::full reads at once, 1 to 8192; 0 = none, a
   // prompt is read token by token.
   int chunk = 512;
@@ -163,6 +168,43 @@ struct PrefillChunk {
 // From a decoding plan. `grouped`: its kernels are for sm_90a (KernelKey::grouped). not_eligible:
 // why its prompts are to be read token by token.
 Result<PrefillPlan> build_prefill_plan(const Plan& plan, bool grouped);
+
+// How a batch decodes one token for each of several sequences, or some tokens in a row of one: the
+// launches for up to `rows` tokens, each with a sequence and a position of its own.
+inline constexpr int kMostBatchRows = 32;
+
+// Where a token of a batch is: its position in its sequence, and the row of the KV caches that
+// holds that sequence's position 0.
+struct BatchPlace {
+  std::int32_t position = 0;
+  std::int32_t first_row = 0;
+};
+// What the host writes before the steps, and reads after them, one after the other: a PrefillChunk
+// whose `tokens` say how many rows there are; for each row its token, its place, its sampling
+// state; then what was sampled.
+struct BatchShape {
+  int rows = 0;
+
+  std::int64_t places_at() const { return std::int64_t(sizeof(PrefillChunk)) + padded() * 4; }
+  std::int64_t sampling_at() const {
+    return places_at() + padded() * std::int64_t(sizeof(BatchPlace));
+  }
+  std::int64_t sampled_at() const {
+    return sampling_at() + padded() * std::int64_t(sizeof(SamplingState));
+  }
+  std::int64_t bytes() const { return sampled_at() + padded() * 4; }
+
+ private:
+  std::int64_t padded() const { return (rows + 3) / 4 * 4; }  // what follows is 16-byte aligned
+};
+struct BatchPlan {
+  Plan plan;     // weights, tables and KV cache are the decoding plan's; logits: rows x vocab
+  Operand head;  // in its arena, as BatchShape says
+  BatchShape shape;
+};
+
+// From a decoding plan. not_eligible: why its model has no batches.
+Result<BatchPlan> build_batch_plan(const Plan& plan, int rows);
 
 // For each step the earlier steps it must wait for, without those that others among them wait for
 // already. Steps with no path between them may run at the same time: q, k and v, gate and up.

@@ -1,8 +1,11 @@
-// Owns the recipe by which a prompt is read: each step of a decoding plan with five kernels a layer
-// becomes the steps that do the same for the tokens of a chunk.
+// Owns the recipe by which many tokens are taken at once: each step of a decoding plan with five
+// kernels a layer becomes the steps that do the same for the tokens of a chunk of a prompt, or for
+// those of a batch, which have sequences of their own.
 //
-// What comes after the last layer's keys and values is left out: a prompt's last token is decoded,
-// and no other token's logits are wanted.
+// Of a prompt, what comes after the last layer's keys and values is left out: its last token is
+// decoded, and no other token's logits are wanted.
+#include <fmt/format.h>
+
 #include <map>
 #include <string_view>
 
@@ -14,32 +17,43 @@ namespace lathe {
 namespace {
 
 constexpr int kAppendWarps = 8;
+constexpr int kAttendWarps = 4;
+// Blocks of matmul that share a multiprocessor, so that one streams while another begins or ends.
+constexpr int kBlocksPerProcessor = 2;
 
-class PrefillRecipe {
+// Bytes of what the host writes before the steps.
+std::int64_t head_bytes(const Plan& plan, const BatchShape* batch) {
+  return batch ? batch->bytes() : std::int64_t(sizeof(PrefillChunk)) + plan.options.chunk * 4ll;
+}
+
+class ChunkRecipe {
  public:
-  PrefillRecipe(const Plan& from, bool grouped)
+  // Of a prompt where there is no batch.
+  ChunkRecipe(const Plan& from, bool grouped, const BatchShape* batch)
       : from_(from),
-        grouped_(grouped),
-        tokens_(from.options.chunk),
-        chunk_(steps_.scratch(static_cast<std::int64_t>(sizeof(PrefillChunk) / 4) + tokens_)) {}
+        grouped_(grouped && !batch),
+        batch_(batch),
+        tokens_(batch ? batch->rows : from.options.chunk),
+        head_(steps_.scratch(head_bytes(from, batch) / 4)) {}
 
-  Result<PrefillPlan> run() {
+  // The plan's `logits` are the head.
+  Result<Plan> run() {
     for (const Step& step : from_.steps) {
       step_ = &step;
       if (step.key.type == KernelType::embed) embed();
       if (step.key.type == KernelType::matvec) rows();
       if (step.key.type == KernelType::attend) {
         append();
-        if (step.layer == from_.spec.layers - 1) break;
+        if (!batch_ && step.layer == from_.spec.layers - 1) break;
         attend();
       }
+      if (step.key.type == KernelType::top_k) top_k();
+      if (step.key.type == KernelType::sample) sample();
     }
-    PrefillPlan out{from_, {}};
-    out.plan.notes.clear();
-    std::move(steps_).finish(out.plan, chunk_);
-    out.chunk = out.plan.logits;
-    out.plan.logits = {};
-    for (const Step& step : out.plan.steps) {
+    Plan out = from_;
+    out.notes.clear();
+    std::move(steps_).finish(out, head_);
+    for (const Step& step : out.steps) {
       if (const auto valid = check_key(step.key); !valid) {
         Error error = Error(valid.error()).with("step", step.label);
         error.code = Code::not_eligible;
@@ -85,23 +99,45 @@ class PrefillRecipe {
   Operand operands(int k) {
     KernelKey reader = key_of(KernelType::matmul);
     reader.k = k;
+    reader.blocks = batch_ ? 1 : 0;
     for (const Param& param : row(reader.type).params(reader))
       if (std::string_view("x") == param.name) return steps_.scratch(param.bytes / 4);
     return {};
   }
-  Operand chunk() const {
-    Operand out = chunk_;
-    out.bytes = sizeof(PrefillChunk);
+  Operand of_head(std::int64_t offset, std::int64_t bytes) const {
+    Operand out = head_;
+    out.offset = offset;
+    out.bytes = bytes;
     return out;
+  }
+  Operand chunk() const { return of_head(0, sizeof(PrefillChunk)); }
+  Operand tokens() const { return of_head(sizeof(PrefillChunk), std::int64_t{tokens_} * 4); }
+  // Of a batch: positions and places in the caches.
+  Operand places() const {
+    return of_head(batch_->places_at(), std::int64_t{tokens_} * std::int64_t(sizeof(BatchPlace)));
+  }
+  Operand sampling() const {
+    return of_head(batch_->sampling_at(),
+                   std::int64_t{tokens_} * std::int64_t(sizeof(SamplingState)));
+  }
+  Operand sampled() const { return of_head(batch_->sampled_at(), std::int64_t{tokens_} * 4); }
+  // What a kernel wants of scratch memory and of counters, each step's own.
+  Operand scratch_of(const KernelKey& wanted) {
+    for (const Param& param : row(wanted.type).params(wanted))
+      if (param.scratch) return steps_.scratch(param.bytes / 4);
+    return {};
+  }
+  Operand counters_of(const KernelKey& wanted) {
+    for (const Param& param : row(wanted.type).params(wanted))
+      if (std::string_view("counters") == param.name)
+        return steps_.counters(static_cast<int>(param.bytes / 4));
+    return {};
   }
 
   void embed() {
     KernelKey wanted = key();
     wanted.tokens = tokens_;
-    Operand tokens = chunk_;
-    tokens.offset = sizeof(PrefillChunk);
-    tokens.bytes = std::int64_t{tokens_} * 4;
-    add("", wanted, {operand("table"), tokens, f32_rows(operand("y"))});
+    add("", wanted, {operand("table"), tokens(), f32_rows(operand("y"))});
   }
 
   // The operands that a matrix-vector step's products want.
@@ -127,7 +163,7 @@ class PrefillRecipe {
   }
 
   void rows() {
-    if (step_->layer < 0) return;  // the head
+    if (step_->layer < 0 && !batch_) return;  // the head
     const Operand x = normed();
     KernelKey wanted = key_of(KernelType::matmul, key().format);
     wanted.k = key().k;
@@ -142,6 +178,7 @@ class PrefillRecipe {
     wanted.activation = key().activation;
     wanted.warps = kFusedWarps;
     wanted.grouped = grouped_;
+    if (batch_) wanted.blocks = from_.options.blocks * kBlocksPerProcessor;
     std::vector<Operand> given;
     for (const char* name : {"weights", "weights_b", "weights_c"})
       if (const Operand* weights = find(name)) given.push_back(*weights);
@@ -150,6 +187,10 @@ class PrefillRecipe {
     for (const char* name : {"bias", "bias_b", "bias_c"})
       if (const Operand* bias = find(name)) given.push_back(*bias);
     if (const Operand* residual = find("residual")) given.push_back(f32_rows(*residual));
+    if (batch_) {
+      given.push_back(scratch_of(wanted));
+      given.push_back(counters_of(wanted));
+    }
     given.push_back(key().gated ? operand_rows(operand("y")) : f32_rows(operand("y")));
     add("", wanted, std::move(given));
   }
@@ -167,8 +208,11 @@ class PrefillRecipe {
       given.push_back(operand("q_norm"));
       given.push_back(operand("k_norm"));
     }
-    for (const Operand& next :
-         {operand("frequencies"), chunk(), operand("k_cache"), operand("v_cache"), queries_})
+    wanted.batched = batch_ != nullptr;
+    given.push_back(operand("frequencies"));
+    given.push_back(chunk());
+    if (batch_) given.push_back(places());
+    for (const Operand& next : {operand("k_cache"), operand("v_cache"), queries_})
       given.push_back(next);
     add("_append", wanted, std::move(given));
   }
@@ -180,27 +224,81 @@ class PrefillRecipe {
     wanted.head_dim = key().head_dim;
     wanted.window = key().window;
     wanted.warps = kFusedWarps;
+    std::vector<Operand> given = {queries_, chunk()};
+    if (batch_) {
+      wanted.type = KernelType::attend_rows;
+      wanted.splits = key().splits;
+      wanted.warps = kAttendWarps;
+      given.push_back(places());
+    }
+    given.push_back(operand("k_cache"));
+    given.push_back(operand("v_cache"));
+    if (batch_) {
+      given.push_back(scratch_of(wanted));
+      given.push_back(counters_of(wanted));
+    }
+    given.push_back(operand_rows(operand("y")));
+    add("", wanted, std::move(given));
+  }
+
+  void top_k() {
+    KernelKey wanted = key();
+    wanted.tokens = tokens_;
+    wanted.batched = true;
+    for (const Param& param : row(wanted.type).params(wanted))
+      if (std::string_view("partial") == param.name) partial_ = steps_.scratch(param.bytes / 4);
     add("", wanted,
-        {queries_, chunk(), operand("k_cache"), operand("v_cache"), operand_rows(operand("y"))});
+        {chunk(), f32_rows(operand("logits")), tokens(), places(), sampling(), partial_});
+  }
+  void sample() {
+    KernelKey wanted = key();
+    wanted.tokens = tokens_;
+    wanted.batched = true;
+    add("", wanted, {chunk(), partial_, places(), sampling(), sampled()});
   }
 
   const Plan& from_;
   const bool grouped_;
+  const BatchShape* const batch_;
   const int tokens_;
   StepList steps_;
-  const Operand chunk_;
+  const Operand head_;  // what the host writes before the steps
   const Step* step_ = nullptr;
   std::map<std::int64_t, Operand> f32_rows_, operand_rows_;
-  Operand queries_;
+  Operand queries_, partial_;
 };
+
+Result<void> has_kernels_for_many(const Plan& plan) {
+  if (plan.options.fusion == Fusion::full) return {};
+  return Error{Code::not_eligible, "the plan has a kernel for each operation", {}};
+}
 
 }  // namespace
 
 Result<PrefillPlan> build_prefill_plan(const Plan& plan, bool grouped) {
   if (plan.options.chunk == 0) return Error{Code::not_eligible, "the session's options say so", {}};
-  if (plan.options.fusion != Fusion::full)
-    return Error{Code::not_eligible, "the plan has a kernel for each operation", {}};
-  return PrefillRecipe(plan, grouped).run();
+  LATHE_TRY(has_kernels_for_many(plan));
+  LATHE_ASSIGN(Plan built, ChunkRecipe(plan, grouped, nullptr).run());
+  PrefillPlan out{std::move(built), {}};
+  std::swap(out.chunk, out.plan.logits);
+  return out;
+}
+
+Result<BatchPlan> build_batch_plan(const Plan& plan, int rows) {
+  if (rows < 1 || rows > kMostBatchRows) {
+    return Error{
+        Code::invalid_argument,
+        fmt::format("A batch has {} rows; it must have between 1 and {}.", rows, kMostBatchRows),
+        {}};
+  }
+  LATHE_TRY(has_kernels_for_many(plan));
+  const BatchShape shape{rows};
+  LATHE_ASSIGN(Plan built, ChunkRecipe(plan, false, &shape).run());
+  BatchPlan out{std::move(built), {}, shape};
+  std::swap(out.head, out.plan.logits);
+  for (const Step& step : out.plan.steps)
+    if (step.key.type == KernelType::top_k) out.plan.logits = step.operands[1];
+  return out;
 }
 
 }  // namespace lathe

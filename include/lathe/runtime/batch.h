@@ -1,0 +1,68 @@
+// Owns decoding of several sequences of one model in one step: each weight is read once for all.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "lathe/codegen/sampling.h"
+#include "lathe/runtime/session.h"
+
+namespace lathe {
+
+struct BatchOptions {
+  // As of a session. plan.context: positions of each sequence. executor: eager, graph or automatic,
+  // which is graph.
+  SessionOptions session = {};
+  int sequences = 8;  // that can be there at once, 1 to 4096
+  int rows = 32;      // tokens of a step at most, 1 to kMostBatchRows
+};
+
+// One token of a step.
+struct BatchRow {
+  int sequence = 0;
+  std::int32_t token = 0;
+};
+
+// Sequences that join and leave as they please, on a GPU. Not thread-safe: one thread at a time.
+// Calls order their work on the batch's stream. What a sequence gets does not depend on the others:
+// the same tokens, fed and stepped in the same pieces, give the same logits bit by bit.
+class Batch {
+ public:
+  // Builds, loads and uploads everything; nothing is allocated afterwards. not_eligible: the model
+  // or the device has no fused kernels, or the options name an executor that a batch has not.
+  static Result<std::unique_ptr<Batch>> open(std::shared_ptr<const GgufFile> file,
+                                             const BatchOptions& options);
+  virtual ~Batch() = default;
+
+  virtual const Plan& plan() const = 0;
+  virtual const SessionReport& report() const = 0;
+
+  // An empty sequence, with a number that no other one has until it leaves. out_of_range: all are
+  // taken.
+  virtual Result<int> join(const Sampling& sampling) = 0;
+  Result<int> join() { return join(Sampling{}); }
+  // The calls below: invalid_argument when there is no such sequence.
+  virtual Result<void> leave(int sequence) = 0;
+  // Positions in its KV cache.
+  virtual Result<int> length(int sequence) const = 0;
+  // Its tokens, by position; valid until the next call that changes the sequence.
+  virtual Result<std::span<const std::int32_t>> tokens(int sequence) const = 0;
+  // Brings tokens into its KV cache without choosing any. Asynchronous.
+  virtual Result<void> feed(int sequence, std::span<const std::int32_t> tokens) = 0;
+  // Forgets all positions from `length` on.
+  virtual Result<void> rollback(int sequence, int length) = 0;
+  // Gives `to` the first `length` positions of `from` in place of what it had: a prefix that
+  // several sequences share is computed once. Asynchronous.
+  virtual Result<void> copy(int from, int to, int length) = 0;
+
+  // Takes a token of each row, which comes after those that its sequence has and those that earlier
+  // rows of this step give it. All are checked before anything is launched. Waits for the end:
+  // element i is the token chosen after row i, -1 when every logit is NaN; valid until the next
+  // step.
+  virtual Result<std::span<const std::int32_t>> step(std::span<const BatchRow> rows) = 0;
+  // Of row `row` of the last step: vocab values, valid until the next call.
+  virtual Result<std::span<const float>> logits(int row) = 0;
+};
+
+}  // namespace lathe

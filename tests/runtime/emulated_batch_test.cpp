@@ -1,0 +1,133 @@
+// Owns the proof without a GPU that a batch computes what a session does, and for each sequence
+// what it would alone: on the fake driver, whose kernels here are the device code itself, emulated.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "emulation/emulator.h"
+#include "lathe/runtime/batch.h"
+#include "runtime/session_base.h"
+#include "tests/runtime/batch_schedule.h"
+#include "tests/runtime/fake_driver.h"
+#include "tests/runtime/tiny_model.h"
+#include "verification/random.h"
+
+namespace lathe::testing {
+
+using verification::fresh_seed;
+using verification::Random;
+
+namespace {
+
+FakeOptions emulated(std::uint64_t seed) {
+  FakeOptions options;
+  options.multiprocessors = 3;
+  options.run_kernel = [seed](const KernelKey& key, std::span<void* const> arguments) {
+    return emulation::emulate(key, arguments, seed);
+  };
+  return options;
+}
+
+BatchOptions batch_options(Format kv) {
+  BatchOptions options;
+  options.session.executor = ExecutorKind::graph;
+  options.session.disk_cache = false;
+  options.session.plan.context = 64;
+  options.session.plan.chunk = 16;
+  options.session.plan.kv = kv;
+  options.sequences = 3;
+  options.rows = 24;
+  return options;
+}
+
+class EmulatedBatch : public ::testing::Test {
+ protected:
+  std::unique_ptr<Batch> open(const BatchOptions& options, int layers = 2) {
+    auto batch = open_batch(make_model(layers), options, fake_.platform());
+    EXPECT_TRUE(batch) << batch.error().text();
+    return batch ? std::move(*batch) : nullptr;
+  }
+  void TearDown() override {
+    for (const std::string& violation : fake_.violations()) ADD_FAILURE() << violation;
+  }
+
+  const std::uint64_t seed_ = fresh_seed();
+  FakeDriver fake_{emulated(seed_)};
+};
+
+TEST_F(EmulatedBatch, LogitsAreThoseOfASession) {
+  SessionOptions options = batch_options(Format::f16).session;
+  options.plan.fusion = Fusion::full;
+  const auto session = open_session(make_model(), options, fake_.platform());
+  ASSERT_TRUE(session) << session.error().text();
+  const auto batch = open(batch_options(Format::f16));
+  ASSERT_TRUE(batch);
+  const int other = batch->join().value(), sequence = batch->join().value();
+  const std::vector<std::int32_t> prompt = {3, 7, 1, 30, 12};
+  ASSERT_TRUE(batch->feed(sequence, prompt));
+  for (const std::int32_t token : prompt) ASSERT_TRUE((*session)->step(token));
+  for (std::int32_t token : {5, 9, 2}) {
+    ASSERT_TRUE((*session)->step(token));
+    const BatchRow rows[] = {{other, 4}, {sequence, token}};
+    ASSERT_TRUE(batch->step(rows));
+    const auto expected = (*session)->logits(), actual = batch->logits(1);
+    ASSERT_TRUE(expected && actual);
+    ASSERT_EQ(expected->size(), actual->size());
+    // Weights and vectors are rounded to f16 on their way to the products.
+    float greatest = 0, error = 0;
+    for (std::size_t i = 0; i < expected->size(); ++i) {
+      greatest = std::max(greatest, std::fabs((*expected)[i]));
+      error = std::max(error, std::fabs((*expected)[i] - (*actual)[i]));
+    }
+    EXPECT_LE(error, 1e-2f * greatest) << "seed " << seed_;
+  }
+}
+
+TEST_F(EmulatedBatch, ASequenceGetsWhatItGetsAlone) {
+  SCOPED_TRACE("seed " + std::to_string(seed_));
+  Random random(seed_);
+  for (const Format kv : {Format::f16, Format::q8_0}) {
+    const auto batch = open(batch_options(kv), 1);
+    ASSERT_TRUE(batch);
+    run_schedule(*batch, random, 16);
+  }
+}
+
+TEST_F(EmulatedBatch, WhatIsWrongIsRefusedBeforeAnythingIsLaunched) {
+  const auto batch = open(batch_options(Format::f16), 1);
+  ASSERT_TRUE(batch);
+  const int sequence = batch->join().value();
+  const auto code = [&](std::vector<BatchRow> rows) { return batch->step(rows).error().code; };
+  EXPECT_EQ(code({}), Code::out_of_range);
+  EXPECT_EQ(code(std::vector<BatchRow>(25, BatchRow{sequence, 1})), Code::out_of_range);
+  EXPECT_EQ(code({{sequence, -1}}), Code::out_of_range);
+  EXPECT_EQ(code({{sequence, 1}, {sequence, batch->plan().spec.vocab}}), Code::out_of_range);
+  EXPECT_EQ(code({{sequence + 1, 1}}), Code::invalid_argument);
+  EXPECT_EQ(batch->length(sequence).value(), 0);
+  ASSERT_TRUE(batch->feed(sequence, std::vector<std::int32_t>(60, 1)));
+  EXPECT_EQ(code(std::vector<BatchRow>(5, BatchRow{sequence, 1})), Code::out_of_range);
+  EXPECT_EQ(batch->feed(sequence, std::vector<std::int32_t>(5, 1)).error().code,
+            Code::out_of_range);
+  EXPECT_EQ(batch->rollback(sequence, 61).error().code, Code::out_of_range);
+  EXPECT_EQ(batch->copy(sequence, 2, 1).error().code, Code::invalid_argument);
+  EXPECT_EQ(batch->length(sequence).value(), 60);
+  ASSERT_TRUE(batch->join() && batch->join());
+  EXPECT_EQ(batch->join().error().code, Code::out_of_range);
+  EXPECT_EQ(batch->logits(0).error().code, Code::out_of_range);
+
+  BatchOptions options = batch_options(Format::f16);
+  options.session.executor = ExecutorKind::mega;
+  const auto refused = open_batch(make_model(), options, fake_.platform());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::not_eligible);
+  options = batch_options(Format::f16);
+  options.rows = 33;
+  EXPECT_EQ(open_batch(make_model(), options, fake_.platform()).error().code,
+            Code::invalid_argument);
+}
+
+}  // namespace
+}  // namespace lathe::testing
