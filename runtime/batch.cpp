@@ -13,6 +13,7 @@
 #include "runtime/eligibility.h"
 #include "runtime/executor.h"
 #include "runtime/prefill.h"
+#include "runtime/read_rate.h"
 #include "runtime/session_base.h"
 #include "runtime/trace_range.h"
 #include "runtime/weights.h"
@@ -53,6 +54,7 @@ class CudaBatch final : public Batch {
 
   const Plan& plan() const override { return rows_.back().plan.plan; }
   const SessionReport& report() const override { return report_; }
+  int rows() const override { return most_rows_; }
 
   Result<int> join(const Sampling& sampling) override { return sequences_.join(sampling); }
 
@@ -109,6 +111,11 @@ class CudaBatch final : public Batch {
   Result<void> copy(int from, int to, int length) override;
   Result<std::span<const std::int32_t>> step(std::span<const BatchRow> rows) override;
   Result<std::span<const float>> logits(int row) override;
+  Result<double> read_rate() override {
+    LATHE_ASSIGN(ContextScope scope, context().enter());
+    LATHE_TRY(check_stream_not_capturing(driver(), stream_));
+    return measure_read_rate(*device_, stream_);
+  }
 
  private:
   const Context& context() const { return device_->context(); }

@@ -19,6 +19,7 @@
 #include "lathe/runtime/batch.h"
 #include "lathe/runtime/cache.h"
 #include "lathe/runtime/device.h"
+#include "lathe/runtime/drafts.h"
 #include "lathe/runtime/environment.h"
 #include "lathe/runtime/log.h"
 #include "lathe/runtime/session.h"

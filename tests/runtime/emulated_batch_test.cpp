@@ -9,6 +9,7 @@
 
 #include "emulation/emulator.h"
 #include "lathe/runtime/batch.h"
+#include "lathe/runtime/drafts.h"
 #include "runtime/session_base.h"
 #include "tests/runtime/batch_schedule.h"
 #include "tests/runtime/fake_driver.h"
@@ -94,6 +95,57 @@ TEST_F(EmulatedBatch, ASequenceGetsWhatItGetsAlone) {
     ASSERT_TRUE(batch);
     run_schedule(*batch, random, 16);
   }
+}
+
+// Drafts of all kinds: none, those that are chosen, others, too many, and what is no token.
+TEST_F(EmulatedBatch, DraftsChangeNoToken) {
+  const auto batch = open(batch_options(Format::f16), 1);
+  ASSERT_TRUE(batch);
+  for (const Sampling& sampling : {Sampling{}, Sampling{.temperature = 1, .seed = 3}}) {
+    const std::vector<std::int32_t> prompt = {3, 7, 3, 7, 3};
+    std::vector<std::int32_t> plain(12), drafted(12);
+    const int alone = batch->join(sampling).value();
+    ASSERT_TRUE(batch->feed(alone, prompt));
+    std::int32_t token = 7;
+    for (std::int32_t& chosen : plain) {
+      const BatchRow row{alone, token};
+      chosen = token = batch->step({&row, 1})->front();
+    }
+    ASSERT_TRUE(batch->leave(alone));
+    const Drafter oracle = [&](std::span<const std::int32_t> known, int most) {
+      std::vector<std::int32_t> drafts;
+      for (std::size_t i = known.size() - 6; i < plain.size() && std::ssize(drafts) < most; ++i)
+        drafts.push_back(i % 5 == 4 ? plain[i] + 1 : plain[i]);
+      return drafts;
+    };
+    const Drafter absurd = [](std::span<const std::int32_t>, int most) {
+      return std::vector<std::int32_t>(std::size_t(most + 3), -5);
+    };
+    for (const Drafter& drafter : {Drafter(LookupDrafts{}), oracle, absurd}) {
+      for (const int most : {1, 15}) {
+        const int sequence = batch->join(sampling).value();
+        ASSERT_TRUE(batch->feed(sequence, prompt));
+        const auto counts = generate_with_drafts(*batch, sequence, 7, drafted, drafter, most);
+        ASSERT_TRUE(counts) << counts.error().text();
+        EXPECT_EQ(drafted, plain) << most;
+        EXPECT_EQ(counts->steps + counts->accepted, 12);
+        EXPECT_EQ(batch->length(sequence).value(), 17);
+        ASSERT_TRUE(batch->leave(sequence));
+      }
+    }
+  }
+}
+
+TEST(LookupDrafts, AreWhatFollowedTheSameEnd) {
+  using Tokens = std::vector<std::int32_t>;
+  const LookupDrafts drafts{.longest = 3};
+  EXPECT_EQ(drafts(Tokens{}, 4), Tokens{});
+  EXPECT_EQ(drafts(Tokens{1, 2, 3}, 4), Tokens{});
+  EXPECT_EQ(drafts(Tokens{1, 2, 3, 1}, 4), (Tokens{2, 3, 1}));
+  EXPECT_EQ(drafts(Tokens{1, 2, 3, 1}, 2), (Tokens{2, 3}));
+  EXPECT_EQ(drafts(Tokens{5, 1, 2, 8, 9, 7, 1, 2, 6, 5, 1, 2}, 2), (Tokens{8, 9}));
+  EXPECT_EQ(drafts(Tokens{1, 2, 8, 3, 2, 6, 4, 2}, 1), Tokens{6});
+  EXPECT_EQ(drafts(Tokens{4, 4}, 3), Tokens{4});
 }
 
 TEST_F(EmulatedBatch, WhatIsWrongIsRefusedBeforeAnythingIsLaunched) {

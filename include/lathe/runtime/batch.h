@@ -37,6 +37,8 @@ class Batch {
 
   virtual const Plan& plan() const = 0;
   virtual const SessionReport& report() const = 0;
+  // Tokens of a step, at most.
+  virtual int rows() const = 0;
 
   // An empty sequence, with a number that no other one has until it leaves. out_of_range: all are
   // taken.
@@ -63,6 +65,8 @@ class Batch {
   virtual Result<std::span<const std::int32_t>> step(std::span<const BatchRow> rows) = 0;
   // Of row `row` of the last step: vocab values, valid until the next call.
   virtual Result<std::span<const float>> logits(int row) = 0;
+  // As Session::read_rate().
+  virtual Result<double> read_rate() = 0;
 };
 
 }  // namespace lathe
