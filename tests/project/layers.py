@@ -30,6 +30,9 @@ EXTRA = {"ptx_templates/isa/host.h": ("lathe/codegen/",),
          "emulation/persistent.cpp": ("codegen/program_shape.h",),
          "verification/inputs.cpp": ("ptx_templates/ops/launch_shapes.h",)}
 
+# Back ends of other engines include the engine.
+HOSTS = {"examples/ggml_backend": ("ggml", "kernel_sources.h")}
+
 # What plan may see of codegen: its vocabulary, not its emitters.
 NOT_FOR_PLAN = ("lathe/codegen/emit.h",)
 
@@ -60,7 +63,8 @@ stdbool.h stddef.h stdint.h""".split())
 def check_includes(path, layer, text, problems):
     for line, kind, target in includes(text):
         where = f"{name(path)}:{line}"
-        allowed_quoted = target.startswith(QUOTED[layer] + EXTRA.get(name(path), ())) or (
+        allowed_quoted = target.startswith(
+            QUOTED[layer] + EXTRA.get(name(path), ()) + HOSTS.get(name(path.parent), ())) or (
             "/" not in target and (path.parent / target).is_file())
         if kind == '"' and not allowed_quoted:
             problems.append(f'{where}: {layer}/ may not include "{target}"')
