@@ -82,8 +82,8 @@ Steps lower_rope(const ggml_tensor* op) {
   const std::int32_t values = op->op_params[1];
   float r[6];  // base, frequency scale, extrapolation, attention factor, fast and slow beta
   std::memcpy(r, op->op_params + 5, sizeof r);
-  float ramp[2];
-  ggml_rope_yarn_corr_dims(values, op->op_params[4], r[0], r[4], r[5], ramp);
+  float ramp[2] = {};  // of a context's length, which only what extrapolates has to tell
+  if (r[2] != 0) ggml_rope_yarn_corr_dims(values, op->op_params[4], r[0], r[4], r[5], ramp);
   const bool factors = op->src[2] != nullptr;
   return one(per_element("rope", ggml_nelements(op) / 2,
                          {.d = shape_of(op),

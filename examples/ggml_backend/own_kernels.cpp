@@ -2,8 +2,9 @@
 #include "own_kernels.h"
 
 #include <algorithm>
-#include <cfloat>
+#include <bit>
 #include <cinttypes>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 
@@ -69,6 +70,14 @@ void append(std::string& text, const char* name, const Shape& s) {
          name, s.type, s.ne[0], s.ne[1], s.ne[2], s.ne[3], s.nb[0], s.nb[1], s.nb[2], s.nb[3]);
 }
 
+// Exactly this value. What %a makes of an infinity or of what is not a number is no C++.
+void append(std::string& text, float real) {
+  if (std::isfinite(real))
+    append(text, "%af", static_cast<double>(real));
+  else
+    append(text, "__builtin_bit_cast(float, 0x%08" PRIx32 "u)", std::bit_cast<std::uint32_t>(real));
+}
+
 }  // namespace
 
 bool type_is_known(ggml_type type) {
@@ -101,8 +110,10 @@ std::string text_of(const Constants& constants) {
   append(text, "[[maybe_unused]] __constant__ constexpr int N[8] = {");
   for (const int number : constants.numbers) append(text, "%d, ", number);
   append(text, "};\n[[maybe_unused]] __constant__ constexpr float R[8] = {");
-  for (const float real : constants.reals)
-    append(text, "%af, ", static_cast<double>(std::clamp(real, -FLT_MAX, FLT_MAX)));
+  for (const float real : constants.reals) {
+    append(text, real);
+    text += ", ";
+  }
   append(text, "};\n");
   return text;
 }

@@ -135,6 +135,14 @@ void check_others(ggml_context* c) {
   expect_kernels(ggml_rope(c, heads, i32, 64, GGML_ROPE_TYPE_NEOX), 1, "ggml.rope.");
   expect_refused(
       ggml_rope(c, heads, ggml_new_tensor_1d(c, GGML_TYPE_I32, 16), 32, GGML_ROPE_TYPE_MROPE));
+  // What extrapolates to no longer context is one kernel for all of them, and for one of no length.
+  const auto rope_of_context = [&](int length, float extrapolation) {
+    return kernels_of(ggml_rope_ext(c, heads, i32, nullptr, 64, GGML_ROPE_TYPE_NEOX, length, 10000,
+                                    1, extrapolation, 1, 32, 1))
+        .at(0);
+  };
+  expect(rope_of_context(0, 0) == rope_of_context(4096, 0), "rope looks at a context's length");
+  expect(rope_of_context(2048, 1) != rope_of_context(4096, 1), "YaRN overlooks a context's length");
   // Two operations that differ in a constant alone are two kernels.
   expect(kernels_of(ggml_scale(c, x, 2))[0] != kernels_of(ggml_scale(c, x, 3))[0],
          "scales by 2 and by 3 are one kernel");
