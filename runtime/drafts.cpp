@@ -14,9 +14,11 @@ std::vector<std::int32_t> LookupDrafts::operator()(std::span<const std::int32_t>
     const auto end = tokens.last(std::size_t(n));
     for (std::int64_t at = count - n - 1; at >= 0; --at) {
       if (!std::ranges::equal(tokens.subspan(std::size_t(at), std::size_t(n)), end)) continue;
-      const auto after = tokens.subspan(std::size_t(at + n));
-      const auto drafts = after.first(std::min(after.size(), std::size_t(most)));
-      return {drafts.begin(), drafts.end()};
+      // Behind the last token what is drafted goes on as it does: a period goes round.
+      std::vector<std::int32_t> drafts;
+      for (std::int64_t i = at + n; std::ssize(drafts) < most; ++i)
+        drafts.push_back(i < count ? tokens[std::size_t(i)] : drafts[std::size_t(i - count)]);
+      return drafts;
     }
   }
   return {};

@@ -141,11 +141,12 @@ TEST(LookupDrafts, AreWhatFollowedTheSameEnd) {
   const LookupDrafts drafts{.longest = 3};
   EXPECT_EQ(drafts(Tokens{}, 4), Tokens{});
   EXPECT_EQ(drafts(Tokens{1, 2, 3}, 4), Tokens{});
-  EXPECT_EQ(drafts(Tokens{1, 2, 3, 1}, 4), (Tokens{2, 3, 1}));
+  EXPECT_EQ(drafts(Tokens{1, 2, 3, 1}, 7), (Tokens{2, 3, 1, 2, 3, 1, 2}));
   EXPECT_EQ(drafts(Tokens{1, 2, 3, 1}, 2), (Tokens{2, 3}));
   EXPECT_EQ(drafts(Tokens{5, 1, 2, 8, 9, 7, 1, 2, 6, 5, 1, 2}, 2), (Tokens{8, 9}));
   EXPECT_EQ(drafts(Tokens{1, 2, 8, 3, 2, 6, 4, 2}, 1), Tokens{6});
-  EXPECT_EQ(drafts(Tokens{4, 4}, 3), Tokens{4});
+  EXPECT_EQ(drafts(Tokens{4, 4}, 3), (Tokens{4, 4, 4}));
+  EXPECT_EQ(drafts(Tokens{4, 4}, 0), Tokens{});
 }
 
 TEST_F(EmulatedBatch, WhatIsWrongIsRefusedBeforeAnythingIsLaunched) {

@@ -12,9 +12,11 @@
 #include "runtime/assembler.h"
 #include "runtime/device_impl.h"
 #include "runtime/session_base.h"
+#include "tests/runtime/batch_schedule.h"
 #include "tests/runtime/drawn_text.h"
 #include "tests/runtime/scratch_directory.h"
 #include "tests/runtime/tiny_model.h"
+#include "verification/random.h"
 
 namespace lathe::testing {
 namespace {
@@ -147,6 +149,23 @@ TEST_F(GpuTest, APromptInChunksGivesTheOraclesLogits) {
         EXPECT_LT(relative_error({logits.begin(), logits.end()}, expected), kLogitsBound);
       }
     }
+  }
+}
+
+TEST_F(GpuTest, SequencesOfABatchGetWhatTheyGetAlone) {
+  const std::uint64_t seed = verification::fresh_seed();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  verification::Random random(seed);
+  for (const Format kv : {Format::f16, Format::q8_0}) {
+    BatchOptions options;
+    options.session = options_for(ExecutorKind::graph);
+    options.session.plan.kv = kv;
+    options.sequences = 6;
+    options.rows = 24;
+    const auto batch = Batch::open(make_model(), options);
+    if (!batch && batch.error().code == Code::not_eligible) GTEST_SKIP() << batch.error().text();
+    ASSERT_TRUE(batch) << batch.error().text();
+    for (int i = 0; i < 500 && !HasFailure(); ++i) run_schedule(**batch, random, 40);
   }
 }
 
