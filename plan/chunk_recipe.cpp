@@ -18,8 +18,6 @@ namespace {
 
 constexpr int kAppendWarps = 8;
 constexpr int kAttendWarps = 4;
-// Blocks of matmul that share a multiprocessor, so that one streams while another begins or ends.
-constexpr int kBlocksPerProcessor = 2;
 
 // Bytes of what the host writes before the steps.
 std::int64_t head_bytes(const Plan& plan, const BatchShape* batch) {
@@ -178,7 +176,7 @@ class ChunkRecipe {
     wanted.activation = key().activation;
     wanted.warps = kFusedWarps;
     wanted.grouped = grouped_;
-    if (batch_) wanted.blocks = from_.options.blocks * kBlocksPerProcessor;
+    if (batch_) share_few(wanted, from_.options.blocks);
     std::vector<Operand> given;
     for (const char* name : {"weights", "weights_b", "weights_c"})
       if (const Operand* weights = find(name)) given.push_back(*weights);

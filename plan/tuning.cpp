@@ -49,6 +49,18 @@ int matvec_stages(const KernelKey& key) {
   return kMaxStages;
 }
 
+void share_few(KernelKey& key, int multiprocessors) {
+  constexpr int kRowsOfTwoTiles = 32, kWarpsOfARow = 4, kBlocksPerMultiprocessor = 2;
+  key.blocks = multiprocessors * kBlocksPerMultiprocessor;
+  int pairs = 0;
+  for (const int n : {key.n, key.n_b, key.n_c}) pairs += ceil_div(n, kRowsOfTwoTiles);
+  if (pairs > key.blocks) return;
+  KernelKey shared = key;
+  shared.blocks = pairs;
+  shared.splits = kWarpsOfARow;
+  if (check_key(shared)) key = shared;
+}
+
 int vocabulary_splits(int vocab) {
   return std::clamp(vocab / kValuesPerVocabularySplit, 1, kMaxVocabularySplits);
 }

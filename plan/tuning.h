@@ -32,6 +32,12 @@ inline constexpr int kFusedWarps = 8;
 // Tiles under way per warp: as many as fit the shared memory of a block.
 int matvec_stages(const KernelKey& key);
 
+// Sets blocks and splits of a matmul of few tokens on a GPU with so many multiprocessors. Two
+// blocks share a multiprocessor, so that one streams while the other begins or ends. Where these
+// are enough for a block for every two row tiles, the warps of a block share k, and no blocks have
+// to meet.
+void share_few(KernelKey& key, int multiprocessors);
+
 // Parts that the vocabulary is cut into: at least 1024 values each, at most 128 parts.
 int vocabulary_splits(int vocab);
 

@@ -52,7 +52,7 @@ void for_each_line(std::string_view text, Take take) {
 std::vector<Json> json_records(std::string_view text) {
   std::vector<Json> records;
   std::optional<Json> array;
-  const char* end = text.data() + text.rfind(']') + 1;  // from npos: the start
+  const char* end = text.data() + (text.rfind(']') + 1);  // from npos: the start
   for_each_line(text, [&](std::string_view line) {
     const std::string_view start = trimmed(line);
     if (array || start.empty()) return;

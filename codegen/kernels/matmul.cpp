@@ -46,6 +46,14 @@ Result<void> check(const KernelKey& key) {
       return invalid("tokens is {}; blocks share the work of at most {}", key.tokens,
                      int{dev::kFewTokens});
     if (key.grouped) return invalid("blocks share the work of warps that multiply by themselves");
+    if (key.splits != 1 && key.splits != dev::kFewParts)
+      return invalid("splits is {}; k is shared by one warp or by {}", key.splits,
+                     int{dev::kFewParts});
+    if (key.splits > 1 && (key.gated || key.tokens > dev::kFewSplitTokens))
+      return invalid("warps share k of at most {} tokens, and not of gates",
+                     int{dev::kFewSplitTokens});
+  } else if (key.splits != 1) {
+    return invalid("splits is {}; without blocks no warps share k", key.splits);
   }
   if (!key.gated) return {};
   if (key.format_b != key.format)
@@ -58,7 +66,7 @@ Result<void> check(const KernelKey& key) {
 int row_blocks(const KernelKey& key) {
   int blocks = 0;
   for (const auto& [format, n] : matrices(key)) {
-    blocks += dev::matmul_row_blocks(n, key.gated ? 1 : 0);
+    blocks += dev::matmul_row_blocks(n, key.gated ? 1 : 0, dev::kMatmulRowTiles / key.splits);
     if (key.gated) break;
   }
   return blocks;
@@ -90,8 +98,9 @@ TileSizes tile_sizes(const KernelKey& key) {
 }
 int shared_bytes(const KernelKey& key) {
   const TileSizes sizes = tile_sizes(key);
-  return is_few(key) ? dev::few_shared(block_tokens(key), sizes.tile_bytes, sizes.subs).bytes
-                     : dev::matmul_shared(sizes.pair_bytes, sizes.tail_bytes, sizes.subs).bytes;
+  return is_few(key)
+             ? dev::few_shared(block_tokens(key), key.splits, sizes.tile_bytes, sizes.subs).bytes
+             : dev::matmul_shared(sizes.pair_bytes, sizes.tail_bytes, sizes.subs).bytes;
 }
 
 Geometry geometry(const KernelKey& key) {
@@ -127,6 +136,7 @@ std::vector<Param> params(const KernelKey& key) {
 OpCall call(const KernelKey& key) {
   OpCall call{"ops/matmul.h", "matmul", {}};
   if (is_few(key)) call.function += fmt::format("_of_{}", block_tokens(key));
+  if (key.splits > 1) call.function += "_split";
   if (key.grouped) call.function += "_grouped";
   const bool second = key.n_b > 0, third = key.n_c > 0;
   call.arguments = parameters_of({true, second, third,  // weights
@@ -162,9 +172,10 @@ Cost cost(const KernelKey& key) {
 // Whether two blocks or more have parts of this row block.
 bool is_shared(const KernelKey& key, int row_block) {
   const int columns = dev::tile_subs_total(key.k) / tile_sizes(key).subs;
-  const int all = row_blocks(key) * columns, blocks = std::min(key.blocks, all);
-  return dev::block_of_column(row_block * columns, blocks, all) !=
-         dev::block_of_column((row_block + 1) * columns - 1, blocks, all);
+  const int groups = ceil_div(columns, key.splits);
+  const int all = row_blocks(key) * groups, blocks = std::min(key.blocks, all);
+  return dev::block_of_group(row_block * groups, blocks, all) !=
+         dev::block_of_group((row_block + 1) * groups - 1, blocks, all);
 }
 
 // What the device's arithmetic is held to: all in double precision, operands as they are.

@@ -249,9 +249,9 @@ enum : int {
   kMatmulStages = 4,
   kMatmulOperandBytes = kMatmulTokens * 128,
 };
-// Blocks of so many rows; of gates and as many ups.
-LATHE_SHAPE int matmul_row_blocks(int n, int gated) {
-  return ceil_div(ceil_div(n, 16), gated ? kMatmulRowTiles / 2 : kMatmulRowTiles);
+// Blocks of so many rows, of gates and as many ups, with `tiles` row tiles each.
+LATHE_SHAPE int matmul_row_blocks(int n, int gated, int tiles = kMatmulRowTiles) {
+  return ceil_div(ceil_div(n, 16), gated ? tiles / 2 : tiles);
 }
 LATHE_SHAPE int matmul_pair_bytes(int code_bits) {
   return code_bits > 5 ? 1024 : 512;
@@ -279,10 +279,10 @@ LATHE_SHAPE MatmulShared matmul_shared(int pair_bytes, int tail_bytes, int subs)
   return m;
 }
 
-// A block of matmul with few tokens takes all of them and eight row tiles. It goes along k by tile
-// columns: the operands of their values, 64 of all tokens after the other, then a tile of each row
-// tile.
-enum : int { kFewTokens = 32, kFewBytes = 112 * 1024 };
+// A block of matmul with few tokens takes all of them and eight row tiles, a warp for each; or two,
+// of which four warps take every fourth tile column. It goes along k by groups of as many columns:
+// the operands of their values, 64 of all tokens after the other, then a tile for each warp.
+enum : int { kFewTokens = 32, kFewBytes = 112 * 1024, kFewParts = 4, kFewSplitTokens = 16 };
 // Tokens that such a block has room for.
 LATHE_SHAPE int few_tokens(int tokens) {
   return tokens > 16 ? 32 : tokens > 8 ? 16 : 8;
@@ -292,22 +292,23 @@ struct FewShared {
   int stage_bytes, stages;
   int bytes;
 };
-LATHE_SHAPE FewShared few_shared(int tokens, int tile_bytes, int subs) {
+LATHE_SHAPE FewShared few_shared(int tokens, int parts, int tile_bytes, int subs) {
   FewShared m{};
-  m.tiles = tokens * 64 * subs;
+  m.tiles = parts * tokens * 64 * subs;
   m.tile_bytes = tile_bytes;
   m.stage_bytes = round_up(m.tiles + kMatmulRowTiles * tile_bytes, 1024);
   m.stages = max_int(2, min_int(4, kFewBytes / m.stage_bytes));
   m.bytes = m.stages * m.stage_bytes;
   return m;
 }
-// How the blocks share all tile columns of all row blocks: those before the ones of block `block`.
-LATHE_SHAPE int columns_before(int block, int blocks, int columns) {
-  return static_cast<int>(static_cast<long long>(columns) * block / blocks);
+// How the blocks share all groups of columns of all row blocks: those before the ones of block
+// `block`.
+LATHE_SHAPE int groups_before(int block, int blocks, int groups) {
+  return static_cast<int>(static_cast<long long>(groups) * block / blocks);
 }
-// The block that has this column.
-LATHE_SHAPE int block_of_column(int column, int blocks, int columns) {
-  return static_cast<int>(((static_cast<long long>(column) + 1) * blocks - 1) / columns);
+// The block that has this group.
+LATHE_SHAPE int block_of_group(int group, int blocks, int groups) {
+  return static_cast<int>(((static_cast<long long>(group) + 1) * blocks - 1) / groups);
 }
 // What a block leaves of row blocks that others have parts of, two at most.
 LATHE_SHAPE int few_partial_floats(int tokens) {

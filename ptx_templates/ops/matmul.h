@@ -18,16 +18,17 @@ struct MatmulMatrices {
   int n0, n1, n2;
   int format0, format1, format2;
 };
-LATHE_DEVICE int all_row_blocks(const MatmulMatrices& m, int gated) {
-  return matmul_row_blocks(m.n0, gated) +
-         (gated ? 0 : matmul_row_blocks(m.n1, 0) + matmul_row_blocks(m.n2, 0));
+LATHE_DEVICE int all_row_blocks(const MatmulMatrices& m, int gated, int tiles) {
+  return matmul_row_blocks(m.n0, gated, tiles) +
+         (gated ? 0 : matmul_row_blocks(m.n1, 0, tiles) + matmul_row_blocks(m.n2, 0, tiles));
 }
 
 // The matrix that has row block `row_block` of all, which becomes the matrix's own number; the
-// result is its format.
-LATHE_DEVICE int find_matrix(const MatmulMatrices& m, int gated, int& row_block,
+// result is its format. `tiles`: row tiles of a block.
+LATHE_DEVICE int find_matrix(const MatmulMatrices& m, int gated, int tiles, int& row_block,
                              MatmulMatrix& matrix) {
-  const int blocks0 = matmul_row_blocks(m.n0, gated), blocks1 = matmul_row_blocks(m.n1, gated);
+  const int blocks0 = matmul_row_blocks(m.n0, gated, tiles);
+  const int blocks1 = matmul_row_blocks(m.n1, gated, tiles);
   matrix = {m.w0, gated ? m.w1 : nullptr, m.bias0, m.n0, 0};
   if (gated || row_block < blocks0) return m.format0;
   row_block -= blocks0;
@@ -48,7 +49,7 @@ template <class Way>
 LATHE_DEVICE void matmul_block(const FewBlock& b, const MatmulMeeting& meeting) {
   MatmulSums<Way> sum;
   multiply_few<Way>(b, sum);
-  if (meet<Way>(b, meeting, sum)) store_sums<Way>(b, sum);
+  if (meet<Way>(b, meeting, sum) && few_part<Way>() == 0) store_sums<Way>(b, sum);
 }
 
 // How a block's work is shared out, by the tiles it reads.
@@ -57,10 +58,10 @@ struct ManyWays {
   template <class Tile>
   using Way = ManyWay<Tile, kGrouped>;
 };
-template <int kTokens>
+template <int kTokens, int kParts>
 struct FewWays {
   template <class Tile>
-  using Way = FewWay<Tile, kTokens>;
+  using Way = FewWay<Tile, kTokens, kParts>;
 };
 
 template <class Ways, class Block>
@@ -87,27 +88,28 @@ LATHE_DEVICE void matmul_many(const MatmulMatrices& m, const MatmulCall& call,
                               const MatmulShared& shape) {
   if (block_x() * kMatmulTokens >= call.tokens) return;
   ManyBlock block = {{call, {}, block_y(), block_x() * kMatmulTokens}, shape};
-  const int format = find_matrix(m, call.gated, block.row_block, block.matrix);
+  const int format = find_matrix(m, call.gated, kMatmulRowTiles, block.row_block, block.matrix);
   matmul_of<ManyWays<kGrouped>>(m, block, {}, format);
 }
 
-// At most kTokens.
-template <int kTokens>
+// At most kTokens, by warps of which kParts share a row tile.
+template <int kTokens, int kParts>
 LATHE_DEVICE void matmul_few(const MatmulMatrices& m, const MatmulCall& call, MatmulMeeting meeting,
                              const FewShared& shape) {
-  const int columns = call.columns;
-  meeting.columns = all_row_blocks(m, call.gated) * columns;
-  meeting.blocks = min_int(meeting.blocks, meeting.columns);
+  constexpr int kTiles = kMatmulRowTiles / kParts;
+  const int groups = ceil_div(call.columns, kParts);
+  meeting.groups = all_row_blocks(m, call.gated, kTiles) * groups;
+  meeting.blocks = min_int(meeting.blocks, meeting.groups);
   if (block_x() >= meeting.blocks) return;
-  const int end = columns_before(block_x() + 1, meeting.blocks, meeting.columns);
-  int at = columns_before(block_x(), meeting.blocks, meeting.columns);
+  const int end = groups_before(block_x() + 1, meeting.blocks, meeting.groups);
+  int at = groups_before(block_x(), meeting.blocks, meeting.groups);
   LATHE_UNROLL(1)
   while (at < end) {
-    const int first = at % columns, last = min_int(columns, first + end - at);
-    FewBlock block = {{call, {}, at / columns, 0}, shape, first, last};
+    const int first = at % groups, last = min_int(groups, first + end - at);
+    FewBlock block = {{call, {}, at / groups, 0}, shape, first, last};
     meeting.row_block = block.row_block;
-    const int format = find_matrix(m, call.gated, block.row_block, block.matrix);
-    matmul_of<FewWays<kTokens>>(m, block, meeting, format);
+    const int format = find_matrix(m, call.gated, kTiles, block.row_block, block.matrix);
+    matmul_of<FewWays<kTokens, kParts>>(m, block, meeting, format);
     at += last - first;
     block_barrier();  // before shared memory is filled again
   }
@@ -141,16 +143,19 @@ LATHE_MATMUL_OP(matmul, false)
 LATHE_MATMUL_OP(matmul_grouped, true)
 
 // With few tokens: `blocks` share the work.
-#define LATHE_FEW_OP(name, kTokens)                                                         \
-  LATHE_OP name(LATHE_MATMUL_PARAMETERS, int tile_bytes, f32* partial, i32* counters,       \
-                int blocks) {                                                               \
-    LATHE_MATMUL_CALL                                                                       \
-    matmul_few<kTokens>(m, call, {partial, reinterpret_cast<u32*>(counters), blocks, 0, 0}, \
-                        few_shared(kTokens, tile_bytes, subs));                             \
+#define LATHE_FEW_OP(name, kTokens, kParts)                                                \
+  LATHE_OP name(LATHE_MATMUL_PARAMETERS, int tile_bytes, f32* partial, i32* counters,      \
+                int blocks) {                                                              \
+    LATHE_MATMUL_CALL                                                                      \
+    matmul_few<kTokens, kParts>(m, call,                                                   \
+                                {partial, reinterpret_cast<u32*>(counters), blocks, 0, 0}, \
+                                few_shared(kTokens, kParts, tile_bytes, subs));            \
   }
-LATHE_FEW_OP(matmul_of_8, 8)
-LATHE_FEW_OP(matmul_of_16, 16)
-LATHE_FEW_OP(matmul_of_32, 32)
+LATHE_FEW_OP(matmul_of_8, 8, 1)
+LATHE_FEW_OP(matmul_of_16, 16, 1)
+LATHE_FEW_OP(matmul_of_32, 32, 1)
+LATHE_FEW_OP(matmul_of_8_split, 8, kFewParts)
+LATHE_FEW_OP(matmul_of_16_split, 16, kFewParts)
 #undef LATHE_MATMUL_CALL
 #undef LATHE_MATMUL_PARAMETERS
 

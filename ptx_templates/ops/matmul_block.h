@@ -45,9 +45,9 @@ LATHE_DEVICE int matmul_tile_bytes(const MatmulBlock& b) {
 template <class Way>
 LATHE_DEVICE const u8* matmul_tile_row(const MatmulBlock& b, int local) {
   const u8* weights = b.matrix.weights;
-  int index = b.row_block * kMatmulRowTiles + local;
+  int index = b.row_block * Way::row_tiles + local;
   if (b.matrix.up) {
-    constexpr int kHalf = kMatmulRowTiles / 2;
+    constexpr int kHalf = Way::row_tiles / 2;
     if (local >= kHalf) weights = b.matrix.up;
     index = b.row_block * kHalf + local % kHalf;
   }

@@ -23,7 +23,8 @@ struct ManyWay {
     grouped = kGrouped,
     split = kGrouped ? 1 : 2,  // warps that share row tiles
     tiles = split,             // of a warp
-    threads = 256,
+    threads = kMatmulThreads,
+    row_tiles = kMatmulRowTiles,
     tokens = kMatmulTokens / split,  // of a warp
     fragments = tokens / 8,
     // Products that nobody has waited for read a stage while the next one is begun.

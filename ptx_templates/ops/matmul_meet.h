@@ -1,10 +1,10 @@
 // Owns how blocks of matmul share the work where tokens are few, and the meeting of those that have
 // parts of one row block.
 //
-// All tile columns of all row blocks stand in one line, which is cut into as many equal pieces as
-// there are blocks: every multiprocessor has the same weights to read, whatever the shape. Of a row
-// block that two or more blocks have parts of, each leaves its sums in scratch memory, and the last
-// one to come adds them up in the order of the columns.
+// All groups of tile columns of all row blocks stand in one line, which is cut into as many equal
+// pieces as there are blocks: every multiprocessor has the same weights to read, whatever the
+// shape. Of a row block that two or more blocks have parts of, each leaves its sums in scratch
+// memory, and the last one to come adds them up in the order of the groups.
 #pragma once
 
 #include "ops/matmul_few.h"
@@ -15,11 +15,11 @@ struct MatmulMeeting {
   f32* partial;   // few_partial_floats() for each block
   u32* counters;  // arrivals, of each row block, modulo kArrivals
   int blocks;
-  int columns;    // of all row blocks
+  int groups;     // of all row blocks
   int row_block;  // of all
 };
 
-// A block leaves the sums of a row block's first columns in the second of its two places, others in
+// A block leaves the sums of a row block's first groups in the second of its two places, others in
 // the first: at most one of each.
 template <class Way>
 LATHE_DEVICE f32* partial_of(const MatmulMeeting& m, int block, bool begins) {
@@ -32,9 +32,9 @@ LATHE_DEVICE f32* partial_of(const MatmulMeeting& m, int block, bool begins) {
 // come: in the others the result is false.
 template <class Way>
 LATHE_DEVICE bool meet(const FewBlock& b, const MatmulMeeting& m, MatmulSums<Way>& sum) {
-  const int columns = b.call.columns;
-  const int first = block_of_column(m.row_block * columns, m.blocks, m.columns);
-  const int last = block_of_column((m.row_block + 1) * columns - 1, m.blocks, m.columns);
+  const int groups = few_groups<Way>(b.call);
+  const int first = block_of_group(m.row_block * groups, m.blocks, m.groups);
+  const int last = block_of_group((m.row_block + 1) * groups - 1, m.blocks, m.groups);
   if (first == last) return true;
   f32* own = partial_of<Way>(m, block_x(), b.first == 0);
   LATHE_UNROLL(4)

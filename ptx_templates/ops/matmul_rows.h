@@ -10,7 +10,7 @@ namespace lathe::dev {
 template <class Way>
 LATHE_DEVICE void store_rows(const MatmulBlock& b, const MatmulSums<Way>& sum) {
   const int g = lane_index() / 4, t = lane_index() % 4;
-  const int tile = b.row_block * kMatmulRowTiles + warp_index() / Way::split * Way::tiles;
+  const int tile = b.row_block * Way::row_tiles + warp_index() / Way::split * Way::tiles;
   const int token = b.token + warp_index() % Way::split * Way::tokens + 2 * t;
   f32* y = static_cast<f32*>(b.call.y);
   LATHE_UNROLL(4)
@@ -56,7 +56,7 @@ LATHE_DEVICE void store_gated(const MatmulBlock& b, const MatmulSums<Way>& sum) 
   block_barrier();
   if (warp_index() >= 4) return;
   const int g = lane_index() / 4, t = lane_index() % 4;
-  const int tile = b.row_block * (kMatmulRowTiles / 2) + warp_index() / Way::split * Way::tiles;
+  const int tile = b.row_block * (Way::row_tiles / 2) + warp_index() / Way::split * Way::tiles;
   const int token = b.token + warp_index() % Way::split * Way::tokens + 2 * t;
   u16* y = static_cast<u16*>(b.call.y);
   LATHE_UNROLL(2)

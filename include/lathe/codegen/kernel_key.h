@@ -75,11 +75,14 @@ struct KernelKey {
   int tokens = 1;  // of a chunk, at most
 
   // Tuning: any valid value gives the same result within the kernel's bound.
-  int warps = 4;   // warps per block
-  int rows = 1;    // rows per warp
-  int blocks = 0;  // matvec: blocks that share the rows; attend_rows: the work, 0 = enough
+  int warps = 4;  // warps per block
+  int rows = 1;   // rows per warp
+  // That share the work: matvec; attend_rows, 0 = enough; matmul with few tokens, 0 = it has many.
+  int blocks = 0;
   int stages = 1;  // matvec: tiles under way per warp
-  int splits = 1;  // parts the context (attention; attend: most) or the vocabulary is cut into
+  // Parts the context (attention; attend: most) or the vocabulary is cut into; matmul with blocks:
+  // warps that share k.
+  int splits = 1;
   bool grouped = false;  // matmul: four warps multiply together, which only sm_90a can
 
   // Meaning.
