@@ -7,6 +7,7 @@
 #include <cstring>
 #include <iterator>
 #include <optional>
+#include <set>
 
 #include "codegen/stopwatch.h"
 #include "runtime/batch_sequence.h"
@@ -21,8 +22,7 @@
 namespace lathe {
 namespace {
 
-// A step's kernels have room for so many rows: the next of these, and for most the greatest asked
-// for.
+// Steps of fewer rows than the most have kernels for so many.
 constexpr int kFewRows[] = {8, 16};
 // Shorter pieces of a prompt are taken as rows of a step.
 constexpr std::size_t kFewTokens = 32;
@@ -86,12 +86,12 @@ class CudaBatch final : public Batch {
       of->append(tokens);
       return {};
     }
-    std::vector<BatchRow> rows;
+    logits_rows_ = 0;
     while (!tokens.empty()) {
       const auto part = tokens.first(std::min(tokens.size(), std::size_t(most_rows_)));
-      rows.clear();
-      for (const std::int32_t token : part) rows.push_back({sequence, token});
-      LATHE_TRY(launch(rows));
+      fed_.clear();
+      for (const std::int32_t token : part) fed_.push_back({sequence, token});
+      LATHE_TRY(launch(fed_));
       tokens = tokens.subspan(part.size());
     }
     return {};
@@ -114,7 +114,9 @@ class CudaBatch final : public Batch {
   Result<double> read_rate() override {
     LATHE_ASSIGN(ContextScope scope, context().enter());
     LATHE_TRY(check_stream_not_capturing(driver(), stream_));
-    return measure_read_rate(*device_, stream_);
+    if (read_rate_ > 0) return read_rate_;
+    LATHE_ASSIGN(read_rate_, measure_read_rate(*device_, stream_));
+    return read_rate_;
   }
 
  private:
@@ -122,11 +124,15 @@ class CudaBatch final : public Batch {
   const Driver& driver() const { return device_->driver(); }
   int first_row(int sequence) const { return sequence * decoding_.options.context; }
 
-  // Puts the launches for checked rows on the stream, and their tokens into the sequences.
+  // Puts checked rows on the stream and into their sequences; after an error neither.
   Result<void> launch(std::span<const BatchRow> rows);
+  Result<void> send(const Rows& rows, std::int64_t bytes);
+  void take_back(std::span<const BatchRow> rows);
+  // Waits. `offset` is one in the scratch memory.
+  Result<void> fetch(const PinnedBuffer& to, std::int64_t offset, std::size_t bytes);
   Result<std::unique_ptr<Executor>> make_executor(Rows& rows, ExecutorKind kind);
   Result<void> prepare_rows(const SessionOptions& options);
-  Result<void> describe();
+  Result<void> describe(std::span<const KernelKey> prompt_keys);
 
   std::shared_ptr<const GgufFile> file_;
   const Plan decoding_;  // one token of one sequence, from which the others are made
@@ -143,6 +149,9 @@ class CudaBatch final : public Batch {
   std::vector<std::byte> head_;  // on its way to the device
   const Rows* last_ = nullptr;   // of the last step
   int last_rows_ = 0;
+  int logits_rows_ = 0;        // whose logits are there
+  std::vector<BatchRow> fed_;  // a piece of a prompt
+  double read_rate_ = 0;
   bool drawn_ = true;  // whether the device may have sampling states other than greedy ones
   SessionReport report_;
 };
@@ -194,11 +203,16 @@ Result<void> CudaBatch::prepare(const SessionOptions& options) {
   report_.kernels_built = after.built - before.built;
   report_.kernels_from_cache = after.from_disk - before.from_disk;
 
-  // The plan for most rows has the largest arena and the most counters; the others share them.
+  // One arena and one set of counters serve all: every counter ends as it began
+  // (ops/matmul_meet.h).
+  Plan& largest = rows_.back().plan.plan;
+  for (const Rows& rows : rows_) {
+    largest.arena_bytes = std::max(largest.arena_bytes, rows.plan.plan.arena_bytes);
+    largest.counter_bytes = std::max(largest.counter_bytes, rows.plan.plan.counter_bytes);
+  }
   const Stopwatch uploading;
-  LATHE_ASSIGN(BoundWeights memory,
-               BoundWeights::upload(*device_, stream_, *file_, rows_.back().plan.plan,
-                                    options.progress, options.cancelled));
+  LATHE_ASSIGN(BoundWeights memory, BoundWeights::upload(*device_, stream_, *file_, largest,
+                                                         options.progress, options.cancelled));
   memory_.emplace(std::move(memory));
   report_.upload_seconds = uploading.seconds();
 
@@ -212,7 +226,7 @@ Result<void> CudaBatch::prepare(const SessionOptions& options) {
   }
   report_.executor = executor_name(kind);
   report_.scratch_bytes = plan().arena_bytes;
-  LATHE_TRY(describe());
+  LATHE_TRY(describe(prefill ? prefill->plan.distinct_keys() : std::vector<KernelKey>()));
   if (prefill) {
     report_.chunk = decoding_.options.chunk;
     report_.scratch_bytes += prefill->plan.arena_bytes;
@@ -223,6 +237,7 @@ Result<void> CudaBatch::prepare(const SessionOptions& options) {
   LATHE_ASSIGN(host_sampled_, allocate_pinned(context(), most_rows_ * 4ll, "sampled tokens"));
   LATHE_ASSIGN(host_logits_, allocate_pinned(context(), vocab_bytes, "logits"));
   head_.resize(std::size_t(rows_.back().plan.shape.bytes()));
+  fed_.reserve(std::size_t(most_rows_));
   LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
   report_.cache = device_->cache_counts();
   std::vector<std::string> notes = device_->notes();
@@ -231,12 +246,15 @@ Result<void> CudaBatch::prepare(const SessionOptions& options) {
   return {};
 }
 
-Result<void> CudaBatch::describe() {
+Result<void> CudaBatch::describe(std::span<const KernelKey> prompt_keys) {
   report_.device = device_->description();
   report_.assembler = device_->assembler();
   report_.kv_bytes = 2 * decoding_.spec.layers * decoding_.kv_bytes_per_layer();
   for (const WeightSlot& weight : decoding_.weights) report_.weight_bytes += weight.bytes;
-  LATHE_ASSIGN(report_.routes, device_->routes_of(plan().distinct_keys()));
+  std::set<KernelKey> keys(prompt_keys.begin(), prompt_keys.end());
+  for (const Rows& rows : rows_)
+    for (const KernelKey& key : rows.plan.plan.distinct_keys()) keys.insert(key);
+  LATHE_ASSIGN(report_.routes, device_->routes_of(std::vector(keys.begin(), keys.end())));
   return {};
 }
 
@@ -266,10 +284,33 @@ Result<void> CudaBatch::launch(std::span<const BatchRow> rows) {
   drawn_ = drawn;
   last_ = &*fits;
   last_rows_ = int(rows.size());
-  // From pageable memory: the driver takes the bytes before it returns.
-  const CUdeviceptr head = memory_->addresses().scratch + CUdeviceptr(fits->plan.head.offset);
+  Result<void> sent = send(*fits, bytes);
+  if (!sent) take_back(rows);
+  return sent;
+}
+
+// From pageable memory: the driver takes the bytes before it returns.
+Result<void> CudaBatch::send(const Rows& rows, std::int64_t bytes) {
+  const CUdeviceptr head = memory_->addresses().scratch + CUdeviceptr(rows.plan.head.offset);
   LATHE_DRIVER_CALL(driver(), cuMemcpyHtoDAsync, head, head_.data(), std::size_t(bytes), stream_);
-  return fits->executor->launch(stream_, 1);
+  return rows.executor->launch(stream_, 1);
+}
+
+void CudaBatch::take_back(std::span<const BatchRow> rows) {
+  for (const BatchRow& row : rows) {
+    BatchSequence& of = sequences_.at(row.sequence);
+    of.cut(of.tokens().size() - 1);
+  }
+  drawn_ = true;
+  last_ = nullptr;
+  last_rows_ = logits_rows_ = 0;
+}
+
+Result<void> CudaBatch::fetch(const PinnedBuffer& to, std::int64_t offset, std::size_t bytes) {
+  const CUdeviceptr from = memory_->addresses().scratch + CUdeviceptr(offset);
+  LATHE_DRIVER_CALL(driver(), cuMemcpyDtoHAsync, to.get(), from, bytes, stream_);
+  LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
+  return {};
 }
 
 Result<std::span<const std::int32_t>> CudaBatch::step(std::span<const BatchRow> rows) {
@@ -277,28 +318,28 @@ Result<std::span<const std::int32_t>> CudaBatch::step(std::span<const BatchRow> 
   const TraceRange range("step of a batch");
   LATHE_ASSIGN(ContextScope scope, context().enter());
   LATHE_TRY(check_stream_not_capturing(driver(), stream_));
+  logits_rows_ = 0;
   LATHE_TRY(launch(rows));
-  const CUdeviceptr sampled = memory_->addresses().scratch +
-                              CUdeviceptr(last_->plan.head.offset + last_->plan.shape.sampled_at());
-  LATHE_DRIVER_CALL(driver(), cuMemcpyDtoHAsync, host_sampled_.get(), sampled, rows.size() * 4,
-                    stream_);
-  LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
+  const std::int64_t sampled = last_->plan.head.offset + last_->plan.shape.sampled_at();
+  if (Result<void> fetched = fetch(host_sampled_, sampled, rows.size() * 4); !fetched) {
+    take_back(rows);
+    return fetched.error();
+  }
+  logits_rows_ = last_rows_;
   return std::span(static_cast<const std::int32_t*>(host_sampled_.get()), rows.size());
 }
 
 Result<std::span<const float>> CudaBatch::logits(int row) {
-  if (row < 0 || row >= last_rows_)
+  if (row < 0 || row >= logits_rows_)
     return Error{Code::out_of_range,
-                 fmt::format("There is no row {}: the last step had {}.", row, last_rows_),
+                 fmt::format("There are logits of {} rows, none of row {}.", logits_rows_, row),
                  {}};
   LATHE_ASSIGN(ContextScope scope, context().enter());
   LATHE_TRY(check_stream_not_capturing(driver(), stream_));
   const auto count = std::size_t(decoding_.spec.vocab);
-  const CUdeviceptr from = memory_->addresses().scratch +
-                           CUdeviceptr(last_->plan.plan.logits.offset) +
-                           CUdeviceptr(std::size_t(row) * count * 4);
-  LATHE_DRIVER_CALL(driver(), cuMemcpyDtoHAsync, host_logits_.get(), from, count * 4, stream_);
-  LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
+  const std::int64_t from =
+      last_->plan.plan.logits.offset + std::int64_t(std::size_t(row) * count * 4);
+  LATHE_TRY(fetch(host_logits_, from, count * 4));
   return std::span(static_cast<const float*>(host_logits_.get()), count);
 }
 
@@ -313,6 +354,7 @@ Result<void> CudaBatch::copy(int from, int to, int length) {
   if (from == to) return rollback(to, length);
   LATHE_ASSIGN(ContextScope scope, context().enter());
   LATHE_TRY(check_stream_not_capturing(driver(), stream_));
+  target->cut(0);  // a copy that fails half-way leaves nothing of what was there
   const std::int64_t row = decoding_.kv_bytes_per_layer() /
                            (std::int64_t{decoding_.options.sequences} * decoding_.options.context);
   for (const auto& caches : {memory_->addresses().kv_k, memory_->addresses().kv_v}) {

@@ -15,7 +15,7 @@ Result<int> BatchSequences::join(const Sampling& sampling) {
                  fmt::format("All {} sequences of the batch are taken.", all_.size()),
                  {}}
         .with("hint", "let one leave, or open the batch with more (BatchOptions::sequences)");
-  free->join(sampling);
+  free->join(sampling, context_);
   return int(free - all_.begin());
 }
 

@@ -18,7 +18,8 @@ class BatchSequence {
   bool joined() const { return joined_; }
   std::span<const std::int32_t> tokens() const { return tokens_; }
 
-  void join(const Sampling& sampling) {
+  void join(const Sampling& sampling, int context) {
+    tokens_.reserve(std::size_t(context));  // so that steps allocate nothing
     joined_ = true;
     state_ = sampling_state(sampling);
     tokens_.clear();

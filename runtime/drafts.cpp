@@ -29,6 +29,8 @@ Result<DraftCounts> generate_with_drafts(Batch& batch, int sequence, std::int32_
                                          int most) {
   if (most < 0)
     return Error{Code::invalid_argument, fmt::format("A step cannot have {} drafts.", most), {}};
+  if (!drafter && most > 0)
+    return Error{Code::invalid_argument, "There is no function to draft with.", {}};
   LATHE_ASSIGN(const std::span<const std::int32_t> before, batch.tokens(sequence));
   std::vector<std::int32_t> known(before.begin(), before.end());
   const std::int64_t context = batch.plan().options.context;

@@ -111,7 +111,8 @@ std::string advice(const Plan& plan, std::int64_t free, std::int64_t other) {
   for (const Format format : {plan.options.kv, Format::f16, Format::q8_0}) {
     if (format == Format::q8_0 && (plan.options.fusion != Fusion::full || values % 32 != 0))
       continue;
-    const std::int64_t per_position = 2 * spec.layers * row_bytes(format, values);
+    const std::int64_t per_position =
+        2 * spec.layers * row_bytes(format, values) * plan.options.sequences;
     const std::int64_t fits =
         std::min<std::int64_t>((free - other) / per_position, plan.options.context);
     if (fits <= most) continue;

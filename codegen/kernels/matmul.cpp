@@ -49,9 +49,7 @@ Result<void> check(const KernelKey& key) {
     if (key.splits != 1 && key.splits != dev::kFewParts)
       return invalid("splits is {}; k is shared by one warp or by {}", key.splits,
                      int{dev::kFewParts});
-    if (key.splits > 1 && (key.gated || key.tokens > dev::kFewSplitTokens))
-      return invalid("warps share k of at most {} tokens, and not of gates",
-                     int{dev::kFewSplitTokens});
+    if (key.splits > 1 && key.gated) return invalid("warps do not share k of gates");
   } else if (key.splits != 1) {
     return invalid("splits is {}; without blocks no warps share k", key.splits);
   }

@@ -11,7 +11,9 @@ struct Best {
   i32 index;
 };
 
-LATHE_DEVICE Best no_best() { return {as_f32(0xff800000u), 0x7fffffff}; }
+LATHE_DEVICE Best no_best() {
+  return {as_f32(0xff800000u), 0x7fffffff};
+}
 
 // NaN compares false with everything, so it is never taken.
 LATHE_DEVICE Best better(Best a, Best b) {

@@ -10,7 +10,9 @@
 
 namespace lathe::dev {
 
-LATHE_DEVICE f32* staged(f32* x, int i) { return x + i + i / 16 * 4; }
+LATHE_DEVICE f32* staged(f32* x, int i) {
+  return x + i + i / 16 * 4;
+}
 
 // Copies `count` values of x; the last run is filled up with zeros.
 LATHE_DEVICE void stage(const f32* x, f32* shared, int count, int threads) {
@@ -171,10 +173,10 @@ LATHE_DEVICE void gemv(const u8* w, const f32* x, const f32* bias, const f32* re
   }
 }
 
-#define LATHE_GEMV_OP(name, Decoder, is_blocks)                                                \
+#define LATHE_GEMV_OP(name, Decoder, is_blocks)                                                 \
   LATHE_OP name(const u8* w, const f32* x, const f32* bias, const f32* residual, f32* y, int k, \
-                int n, int warps, int rows) {                                                  \
-    gemv<Decoder, is_blocks>(w, x, bias, residual, y, k, n, warps, rows);                      \
+                int n, int warps, int rows) {                                                   \
+    gemv<Decoder, is_blocks>(w, x, bias, residual, y, k, n, warps, rows);                       \
   }
 
 LATHE_GEMV_OP(gemv_f32, F32, false)

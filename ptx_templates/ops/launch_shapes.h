@@ -282,7 +282,7 @@ LATHE_SHAPE MatmulShared matmul_shared(int pair_bytes, int tail_bytes, int subs)
 // A block of matmul with few tokens takes all of them and eight row tiles, a warp for each; or two,
 // of which four warps take every fourth tile column. It goes along k by groups of as many columns:
 // the operands of their values, 64 of all tokens after the other, then a tile for each warp.
-enum : int { kFewTokens = 32, kFewBytes = 112 * 1024, kFewParts = 4, kFewSplitTokens = 16 };
+enum : int { kFewTokens = 32, kFewBytes = 112 * 1024, kFewParts = 4 };
 // Tokens that such a block has room for.
 LATHE_SHAPE int few_tokens(int tokens) {
   return tokens > 16 ? 32 : tokens > 8 ? 16 : 8;

@@ -10,7 +10,7 @@ namespace lathe::dev {
 // weights need no zero.
 LATHE_DEVICE f32 exponential(f32 argument) {
   f32 x = argument > -87.0f ? argument : -87.0f;  // NaN too, until the end
-  x = x < 89.0f ? x : 89.0f;  // e^89 overflows in the last product
+  x = x < 89.0f ? x : 89.0f;                      // e^89 overflows in the last product
   // x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 in two parts so that r keeps its low bits.
   const f32 n = round_even(x * 1.44269504f);
   f32 r = fma(n, -0.693145752f, x);
@@ -47,13 +47,21 @@ LATHE_DEVICE f32 reciprocal(f32 x) {
   return y;
 }
 
-LATHE_DEVICE f32 sigmoid(f32 x) { return divide(1.0f, 1.0f + exponential(-x)); }
+LATHE_DEVICE f32 sigmoid(f32 x) {
+  return divide(1.0f, 1.0f + exponential(-x));
+}
 
-LATHE_DEVICE f32 silu(f32 x) { return x * sigmoid(x); }
+LATHE_DEVICE f32 silu(f32 x) {
+  return x * sigmoid(x);
+}
 
 // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), written as x times a sigmoid.
-LATHE_DEVICE f32 gelu_argument(f32 x) { return 1.59576912f * (x * fma(0.044715f * x, x, 1.0f)); }
-LATHE_DEVICE f32 gelu_tanh(f32 x) { return x * sigmoid(gelu_argument(x)); }
+LATHE_DEVICE f32 gelu_argument(f32 x) {
+  return 1.59576912f * (x * fma(0.044715f * x, x, 1.0f));
+}
+LATHE_DEVICE f32 gelu_tanh(f32 x) {
+  return x * sigmoid(gelu_argument(x));
+}
 
 // Sine and cosine of `turns` revolutions, |turns| <= 0.5.
 LATHE_DEVICE void sine_cosine(f32 turns, f32& sine, f32& cosine) {

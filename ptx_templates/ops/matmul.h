@@ -156,6 +156,7 @@ LATHE_FEW_OP(matmul_of_16, 16, 1)
 LATHE_FEW_OP(matmul_of_32, 32, 1)
 LATHE_FEW_OP(matmul_of_8_split, 8, kFewParts)
 LATHE_FEW_OP(matmul_of_16_split, 16, kFewParts)
+LATHE_FEW_OP(matmul_of_32_split, 32, kFewParts)
 #undef LATHE_MATMUL_CALL
 #undef LATHE_MATMUL_PARAMETERS
 

@@ -2,11 +2,12 @@
 // tokens are and however many.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
-#include "tests/codegen/kernel_cases.h"
 #include "emulation/emulator.h"
+#include "tests/codegen/kernel_cases.h"
 
 namespace lathe::testing {
 namespace {
@@ -91,6 +92,38 @@ TEST_P(BatchTest, ATokenIsWhatItWouldBeAlone) {
     if (HasFailure()) return;
   }
   EXPECT_GT(tried, 0);
+}
+
+// Products of the same tokens among few and among many, by the kernels that plans choose.
+TEST(MatmulOfABatch, HasTheSameBitsForAnyNumberOfRows) {
+  for (const Format format : {Format::q4_k, Format::q6_k, Format::q8_0}) {
+    for (const int splits : {1, 4}) {
+      KernelCase c;
+      c.key = {.type = KernelType::matmul, .format = format};
+      c.key.k = 1536;
+      c.key.n = 70;
+      c.key.warps = 8;
+      c.key.blocks = 5;
+      c.key.splits = splits;
+      c.key.tokens = c.count = 32;
+      const KernelRow& kernel = row(c.key.type);
+      const std::vector<Bytes> arguments = device_arguments(c, make_arguments(c, 7));
+      const Bytes all = emulated(c.key, arguments, 8).back();
+      for (const int tokens : {8, 16}) {
+        SCOPED_TRACE(c.key.text() + " and " + std::to_string(tokens));
+        KernelKey fewer = c.key;
+        fewer.tokens = tokens;
+        std::vector<Bytes> own = arguments;
+        const std::vector<Param> params = kernel.params(fewer);
+        for (std::size_t i = 0; i < own.size(); ++i)
+          own[i].resize(static_cast<std::size_t>(params[i].bytes));
+        const std::int32_t count = tokens;
+        std::memcpy(own[place(params, "chunk")].data(), &count, sizeof count);
+        const Bytes some = emulated(fewer, own, 9).back();
+        EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin()));
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, BatchTest, ::testing::ValuesIn(batched_families()),

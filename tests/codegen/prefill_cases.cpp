@@ -69,7 +69,7 @@ void matmul_cases(const Family& family, Cases& out) {
   add_few(k_blocks ? 2048 : 1024, 17, 140, 0, 5, 5);
   // Warps that share k: columns that do and do not come in fours.
   for (int k : k_blocks ? std::vector{256, 1536, 2048} : std::vector{32, 480, 1024}) {
-    KernelKey& key = add_few(k, 50, i % 2 ? 33 : 0, 0, turn({8, 13, 3}, i), turn({2, 3, 5}, i));
+    KernelKey& key = add_few(k, 50, i % 2 ? 33 : 0, 0, turn({8, 13, 30}, i), turn({2, 3, 5}, i));
     key.splits = 4;
     key.residual = i % 2 == 0;
   }

@@ -149,6 +149,34 @@ TEST(LookupDrafts, AreWhatFollowedTheSameEnd) {
   EXPECT_EQ(drafts(Tokens{4, 4}, 0), Tokens{});
 }
 
+TEST_F(EmulatedBatch, AFailedStepCanBeTakenAgain) {
+  const auto batch = open(batch_options(Format::f16), 1);
+  ASSERT_TRUE(batch);
+  const int disturbed = batch->join({.temperature = 1, .repeat_penalty = 1.3f, .seed = 4}).value();
+  const int quiet = batch->join({.temperature = 1, .repeat_penalty = 1.3f, .seed = 4}).value();
+  std::vector<std::int32_t> expected;
+  for (const std::int32_t token : {5, 6, 7}) {
+    const BatchRow row{quiet, token};
+    expected.push_back(batch->step({&row, 1})->front());
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    const BatchRow row{disturbed, std::int32_t(5 + i)};
+    // In the check of the stream, the copy, the launch, the copy back and the wait for it.
+    for (int call = 1; call <= 5; ++call) {
+      fake_.fail_call(call, CUDA_ERROR_UNKNOWN);
+      if (batch->step({&row, 1})) {
+        ASSERT_TRUE(batch->rollback(disturbed, int(i)));
+      }
+      EXPECT_EQ(batch->length(disturbed).value(), int(i)) << call;
+      EXPECT_FALSE(batch->logits(1));
+    }
+    EXPECT_EQ(batch->step({&row, 1})->front(), expected[i]);
+  }
+  // Rows that a feed left are not the last step's.
+  ASSERT_TRUE(batch->feed(disturbed, std::vector<std::int32_t>{1, 2}));
+  EXPECT_EQ(batch->logits(0).error().code, Code::out_of_range);
+}
+
 TEST_F(EmulatedBatch, WhatIsWrongIsRefusedBeforeAnythingIsLaunched) {
   const auto batch = open(batch_options(Format::f16), 1);
   ASSERT_TRUE(batch);

@@ -29,8 +29,8 @@ struct BatchRow {
 // the same tokens, fed and stepped in the same pieces, give the same logits bit by bit.
 class Batch {
  public:
-  // Builds, loads and uploads everything; nothing is allocated afterwards. not_eligible: the model
-  // or the device has no fused kernels, or the options name an executor that a batch has not.
+  // Builds, loads and uploads everything; feed() and step() allocate nothing. not_eligible: the
+  // model or the device has no fused kernels, or the options name an executor that a batch has not.
   static Result<std::unique_ptr<Batch>> open(std::shared_ptr<const GgufFile> file,
                                              const BatchOptions& options);
   virtual ~Batch() = default;
@@ -63,7 +63,8 @@ class Batch {
   // element i is the token chosen after row i, -1 when every logit is NaN; valid until the next
   // step.
   virtual Result<std::span<const std::int32_t>> step(std::span<const BatchRow> rows) = 0;
-  // Of row `row` of the last step: vocab values, valid until the next call.
+  // Of row `row` of the last step, where no feed() came after it: vocab values, valid until the
+  // next call.
   virtual Result<std::span<const float>> logits(int row) = 0;
   // As Session::read_rate().
   virtual Result<double> read_rate() = 0;
