@@ -7,39 +7,8 @@
 namespace lathe_ggml {
 namespace {
 
-// The enum Function of kernels/activation.cu.
-enum Function {
-  kNone = -1,
-  kIdentity,
-  kScale,
-  kClamp,
-  kSquare,
-  kRoot,
-  kAbs,
-  kSign,
-  kNegate,
-  kStep,
-  kTanh,
-  kElu,
-  kRelu,
-  kSigmoid,
-  kGelu,
-  kGeluQuick,
-  kSilu,
-  kHardSwish,
-  kHardSigmoid,
-  kExp,
-  kExpm1,
-  kSoftplus,
-  kGeluErf,
-  kFloor,
-  kCeil,
-  kRound,
-  kTrunc,
-  kSine,
-  kCosine,
-  kLog
-};
+#include "functions.inc"
+constexpr int kNone = -1;
 
 int unary_function(ggml_unary_op op) {
   switch (op) {

@@ -121,8 +121,9 @@ std::string text_of(const Constants& constants) {
 std::string source_of(const OwnKernel& kernel) {
   for (const Entry& entry : kEntries) {
     if (std::strcmp(entry.name, kernel.entry) != 0) continue;
-    return std::string(sources::tensor) + kernel.constants +
-           (entry.activations ? sources::activation : "") + entry.source;
+    std::string text = std::string(sources::tensor) + kernel.constants;
+    if (entry.activations) text.append(sources::functions).append(sources::activation);
+    return text + entry.source;
   }
   return {};
 }

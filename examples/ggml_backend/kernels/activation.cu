@@ -1,36 +1,4 @@
 // Owns the functions of one number.
-enum Function {
-  kIdentity,
-  kScale,
-  kClamp,
-  kSquare,
-  kRoot,
-  kAbs,
-  kSign,
-  kNegate,
-  kStep,
-  kTanh,
-  kElu,
-  kRelu,
-  kSigmoid,
-  kGelu,
-  kGeluQuick,
-  kSilu,
-  kHardSwish,
-  kHardSigmoid,
-  kExp,
-  kExpm1,
-  kSoftplus,
-  kGeluErf,
-  kFloor,
-  kCeil,
-  kRound,
-  kTrunc,
-  kSine,
-  kCosine,
-  kLog
-};
-
 __device__ inline float activation(int function, float x, float r0, float r1) {
   switch (function) {
     case kScale:
