@@ -24,6 +24,13 @@ std::int64_t head_bytes(const Plan& plan, const BatchShape* batch) {
   return batch ? batch->bytes() : std::int64_t(sizeof(PrefillChunk)) + plan.options.chunk * 4ll;
 }
 
+// Of a parameter that the kernel has.
+std::int64_t parameter_bytes(const KernelKey& key, std::string_view name) {
+  for (const Param& param : row(key.type).params(key))
+    if (name == param.name) return param.bytes;
+  return 0;
+}
+
 class ChunkRecipe {
  public:
   // Of a prompt where there is no batch.
@@ -98,9 +105,7 @@ class ChunkRecipe {
     KernelKey reader = key_of(KernelType::matmul);
     reader.k = k;
     reader.blocks = batch_ ? 1 : 0;
-    for (const Param& param : row(reader.type).params(reader))
-      if (std::string_view("x") == param.name) return steps_.scratch(param.bytes / 4);
-    return {};
+    return scratch_for(reader, "x");
   }
   Operand of_head(std::int64_t offset, std::int64_t bytes) const {
     Operand out = head_;
@@ -119,17 +124,12 @@ class ChunkRecipe {
                    std::int64_t{tokens_} * std::int64_t(sizeof(SamplingState)));
   }
   Operand sampled() const { return of_head(batch_->sampled_at(), std::int64_t{tokens_} * 4); }
-  // What a kernel wants of scratch memory and of counters, each step's own.
-  Operand scratch_of(const KernelKey& wanted) {
-    for (const Param& param : row(wanted.type).params(wanted))
-      if (param.scratch) return steps_.scratch(param.bytes / 4);
-    return {};
+  // Scratch memory for this parameter of a kernel, and counters, each step's own.
+  Operand scratch_for(const KernelKey& wanted, std::string_view name) {
+    return steps_.scratch(parameter_bytes(wanted, name) / 4);
   }
-  Operand counters_of(const KernelKey& wanted) {
-    for (const Param& param : row(wanted.type).params(wanted))
-      if (std::string_view("counters") == param.name)
-        return steps_.counters(static_cast<int>(param.bytes / 4));
-    return {};
+  Operand counters_for(const KernelKey& wanted) {
+    return steps_.counters(static_cast<int>(parameter_bytes(wanted, "counters") / 4));
   }
 
   void embed() {
@@ -186,8 +186,8 @@ class ChunkRecipe {
       if (const Operand* bias = find(name)) given.push_back(*bias);
     if (const Operand* residual = find("residual")) given.push_back(f32_rows(*residual));
     if (batch_) {
-      given.push_back(scratch_of(wanted));
-      given.push_back(counters_of(wanted));
+      given.push_back(scratch_for(wanted, "partial"));
+      given.push_back(counters_for(wanted));
     }
     given.push_back(key().gated ? operand_rows(operand("y")) : f32_rows(operand("y")));
     add("", wanted, std::move(given));
@@ -232,8 +232,8 @@ class ChunkRecipe {
     given.push_back(operand("k_cache"));
     given.push_back(operand("v_cache"));
     if (batch_) {
-      given.push_back(scratch_of(wanted));
-      given.push_back(counters_of(wanted));
+      given.push_back(scratch_for(wanted, "partial"));
+      given.push_back(counters_for(wanted));
     }
     given.push_back(operand_rows(operand("y")));
     add("", wanted, std::move(given));
@@ -243,8 +243,7 @@ class ChunkRecipe {
     KernelKey wanted = key();
     wanted.tokens = tokens_;
     wanted.batched = true;
-    for (const Param& param : row(wanted.type).params(wanted))
-      if (std::string_view("partial") == param.name) partial_ = steps_.scratch(param.bytes / 4);
+    partial_ = scratch_for(wanted, "partial");
     add("", wanted,
         {chunk(), f32_rows(operand("logits")), tokens(), places(), sampling(), partial_});
   }

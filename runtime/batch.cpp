@@ -16,6 +16,7 @@
 #include "runtime/prefill.h"
 #include "runtime/read_rate.h"
 #include "runtime/session_base.h"
+#include "runtime/session_report.h"
 #include "runtime/trace_range.h"
 #include "runtime/weights.h"
 
@@ -130,7 +131,6 @@ class CudaBatch final : public Batch {
   void take_back(std::span<const BatchRow> rows);
   // Waits. `offset` is one in the scratch memory.
   Result<void> fetch(const PinnedBuffer& to, std::int64_t offset, std::size_t bytes);
-  Result<std::unique_ptr<Executor>> make_executor(Rows& rows, ExecutorKind kind);
   Result<void> prepare_rows(const SessionOptions& options);
   Result<void> describe(std::span<const KernelKey> prompt_keys);
 
@@ -171,17 +171,6 @@ Result<void> CudaBatch::prepare_rows(const SessionOptions& options) {
   return device_->prepare(keys, options.progress, options.cancelled);
 }
 
-Result<std::unique_ptr<Executor>> CudaBatch::make_executor(Rows& rows, ExecutorKind kind) {
-  const Plan& plan = rows.plan.plan;
-  std::vector<PreparedStep> steps;
-  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    LATHE_ASSIGN(const Kernel* kernel, device_->kernel(plan.steps[i].key));
-    steps.push_back({kernel, rows.bound->parameters(i)});
-  }
-  if (kind == ExecutorKind::eager) return eager_executor(context(), std::move(steps));
-  return graph_executor(context(), steps, step_dependencies(plan), stream_);
-}
-
 Result<void> CudaBatch::prepare(const SessionOptions& options) {
   const TraceRange range("open batch");
   LATHE_ASSIGN(ContextScope scope, context().enter());
@@ -198,10 +187,7 @@ Result<void> CudaBatch::prepare(const SessionOptions& options) {
   LATHE_ASSIGN(
       std::optional<PrefillPlan> prefill,
       plan_prefill(*device_, decoding_, options.progress, options.cancelled, report_.notes));
-  report_.build_seconds = building.seconds();
-  const KernelCounts after = device_->counts();
-  report_.kernels_built = after.built - before.built;
-  report_.kernels_from_cache = after.from_disk - before.from_disk;
+  report_build(*device_, before, building.seconds(), report_);
 
   // One arena and one set of counters serve all: every counter ends as it began
   // (ops/matmul_meet.h).
@@ -222,10 +208,11 @@ Result<void> CudaBatch::prepare(const SessionOptions& options) {
     LATHE_ASSIGN(BoundPlan bound,
                  BoundPlan::bind(rows.plan.plan, memory_->addresses(), Alignment::kernel));
     rows.bound.emplace(std::move(bound));
-    LATHE_ASSIGN(rows.executor, make_executor(rows, kind));
+    LATHE_ASSIGN(rows.executor,
+                 plan_executor(*device_, rows.plan.plan, *rows.bound, kind, stream_));
   }
   report_.executor = executor_name(kind);
-  report_.scratch_bytes = plan().arena_bytes;
+  report_sizes(plan(), report_);
   LATHE_TRY(describe(prefill ? prefill->plan.distinct_keys() : std::vector<KernelKey>()));
   if (prefill) {
     report_.chunk = decoding_.options.chunk;
@@ -239,18 +226,13 @@ Result<void> CudaBatch::prepare(const SessionOptions& options) {
   head_.resize(std::size_t(rows_.back().plan.shape.bytes()));
   fed_.reserve(std::size_t(most_rows_));
   LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
-  report_.cache = device_->cache_counts();
-  std::vector<std::string> notes = device_->notes();
-  notes.insert(notes.end(), decoding_.notes.begin(), decoding_.notes.end());
-  report_.notes.insert(report_.notes.begin(), notes.begin(), notes.end());
+  report_notes(*device_, decoding_, report_);
   return {};
 }
 
 Result<void> CudaBatch::describe(std::span<const KernelKey> prompt_keys) {
   report_.device = device_->description();
   report_.assembler = device_->assembler();
-  report_.kv_bytes = 2 * decoding_.spec.layers * decoding_.kv_bytes_per_layer();
-  for (const WeightSlot& weight : decoding_.weights) report_.weight_bytes += weight.bytes;
   std::set<KernelKey> keys(prompt_keys.begin(), prompt_keys.end());
   for (const Rows& rows : rows_)
     for (const KernelKey& key : rows.plan.plan.distinct_keys()) keys.insert(key);
@@ -355,10 +337,12 @@ Result<void> CudaBatch::copy(int from, int to, int length) {
   LATHE_ASSIGN(ContextScope scope, context().enter());
   LATHE_TRY(check_stream_not_capturing(driver(), stream_));
   target->cut(0);  // a copy that fails half-way leaves nothing of what was there
-  const std::int64_t row = decoding_.kv_bytes_per_layer() /
-                           (std::int64_t{decoding_.options.sequences} * decoding_.options.context);
-  for (const auto& caches : {memory_->addresses().kv_k, memory_->addresses().kv_v}) {
-    for (const std::uint64_t cache : caches) {
+  const ModelSpec& spec = decoding_.spec;
+  const std::int64_t row =
+      kv_position_bytes(decoding_.options.kv, std::int64_t{spec.kv_heads} * spec.head_dim);
+  const Addresses& at = memory_->addresses();
+  for (const auto* caches : {&at.kv_k, &at.kv_v}) {
+    for (const std::uint64_t cache : *caches) {
       if (length == 0) continue;
       LATHE_DRIVER_CALL(driver(), cuMemcpyDtoDAsync, cache + CUdeviceptr(first_row(to) * row),
                         cache + CUdeviceptr(first_row(from) * row), std::size_t(length * row),
@@ -379,9 +363,7 @@ Result<std::unique_ptr<Batch>> open_batch(std::shared_ptr<const GgufFile> file,
         Code::not_eligible,
         fmt::format("A batch has no {} executor; it has eager and graph.", executor_name(kind)),
         {}};
-  if (options.session.stream && !options.session.context && !options.session.kernels)
-    return Error{
-        Code::invalid_argument, "A stream was given without the context it belongs to.", {}};
+  LATHE_TRY(check_stream_has_context(options.session));
   LATHE_ASSIGN(std::shared_ptr<DeviceImpl> device, device_for(options.session, platform));
   LATHE_ASSIGN(const std::string note, why_not_fused(*device));
   if (!note.empty()) return Error{Code::not_eligible, "No batches: " + note, {}};

@@ -1,6 +1,4 @@
 // Owns a session on a GPU: what is loaded and uploaded once, and the few driver calls of a token.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -17,6 +15,7 @@
 #include "runtime/read_rate.h"
 #include "runtime/service_kernel.h"
 #include "runtime/session_base.h"
+#include "runtime/session_report.h"
 #include "runtime/token_listener.h"
 #include "runtime/trace_range.h"
 #include "runtime/weights.h"
@@ -63,10 +62,7 @@ class CudaSession final : public SessionBase {
     LATHE_TRY(device_->prepare(keys, options.progress, options.cancelled));
     LATHE_ASSIGN(std::optional<PrefillPlan> prefill,
                  plan_prefill(*device_, plan_, options.progress, options.cancelled, report_.notes));
-    report_.build_seconds = building.seconds();
-    const KernelCounts after = device_->counts();
-    report_.kernels_built = after.built - before.built;
-    report_.kernels_from_cache = after.from_disk - before.from_disk;
+    report_build(*device_, before, building.seconds(), report_);
 
     const Stopwatch uploading;
     LATHE_ASSIGN(BoundWeights memory, BoundWeights::upload(*device_, stream_, *file_, plan_,
@@ -76,11 +72,7 @@ class CudaSession final : public SessionBase {
 
     LATHE_ASSIGN(BoundPlan bound, BoundPlan::bind(plan_, memory_->addresses(), Alignment::kernel));
     bound_.emplace(std::move(bound));
-    std::vector<PreparedStep> steps;
-    for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
-      LATHE_ASSIGN(const Kernel* kernel, device_->kernel(plan_.steps[i].key));
-      steps.push_back({kernel, bound_->parameters(i)});
-    }
+    LATHE_ASSIGN(std::vector<PreparedStep> steps, prepared_steps(*device_, plan_, *bound_));
     LATHE_TRY(describe(prefill));
     LATHE_TRY(prepare_advance());
     steps.push_back({&advance_->kernel, advance_parameters_});
@@ -97,10 +89,7 @@ class CudaSession final : public SessionBase {
                  context().attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS));
     writes_values_ = writes_values != 0;
     LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
-    report_.cache = device_->cache_counts();
-    std::vector<std::string> notes = device_->notes();
-    notes.insert(notes.end(), plan_.notes.begin(), plan_.notes.end());
-    report_.notes.insert(report_.notes.begin(), notes.begin(), notes.end());
+    report_notes(*device_, plan_, report_);
     return {};
   }
 
@@ -342,10 +331,7 @@ class CudaSession final : public SessionBase {
 Result<std::unique_ptr<Session>> open_cuda_session(std::shared_ptr<const GgufFile> file,
                                                    const SessionOptions& options,
                                                    const Platform& platform) {
-  if (options.stream && !options.context && !options.kernels) {
-    return Error{
-        Code::invalid_argument, "A stream was given without the context it belongs to.", {}};
-  }
+  LATHE_TRY(check_stream_has_context(options));
   LATHE_ASSIGN(std::shared_ptr<DeviceImpl> device, device_for(options, platform));
   PlanOptions wanted = options.plan;
   std::string note;

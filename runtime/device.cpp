@@ -1,10 +1,9 @@
 // Owns the opening of a device and the checked launch of single kernels.
 #include <fmt/format.h>
 
-#include <map>
-
 #include <algorithm>
 #include <array>
+#include <map>
 #include <new>
 
 #include "lathe/runtime/session.h"

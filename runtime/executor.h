@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "lathe/runtime/session.h"
 #include "runtime/binding.h"
 #include "runtime/device_impl.h"
 
@@ -37,6 +38,13 @@ std::unique_ptr<Executor> eager_executor(const Context& context, std::vector<Pre
 Result<std::unique_ptr<Executor>> mega_executor(DeviceImpl& device, const Plan& plan,
                                                 BoundPlan& bound, const Addresses& addresses,
                                                 CUdeviceptr history, std::vector<PreparedStep> tail,
+                                                CUstream stream);
+// Each step of a plan with its kernel, which has been prepared, and its arguments.
+Result<std::vector<PreparedStep>> prepared_steps(DeviceImpl& device, const Plan& plan,
+                                                 BoundPlan& bound);
+// Eager, or else a graph, of a plan's steps alone.
+Result<std::unique_ptr<Executor>> plan_executor(DeviceImpl& device, const Plan& plan,
+                                                BoundPlan& bound, ExecutorKind kind,
                                                 CUstream stream);
 // The same launches recorded once, replayed as one. dependencies[i] are the steps that step i waits
 // for (step_dependencies); steps that need not wait for each other run at the same time.

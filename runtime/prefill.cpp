@@ -51,16 +51,7 @@ Result<void> Prefill::prepare(DeviceImpl& device, const Addresses& weights, Exec
   words_.resize(std::size_t(plan_.chunk.bytes) / sizeof(std::int32_t));
   LATHE_ASSIGN(BoundPlan bound, BoundPlan::bind(plan, addresses, Alignment::kernel));
   bound_.emplace(std::move(bound));
-  std::vector<PreparedStep> steps;
-  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    LATHE_ASSIGN(const Kernel* kernel, device.kernel(plan.steps[i].key));
-    steps.push_back({kernel, bound_->parameters(i)});
-  }
-  if (kind == ExecutorKind::eager) {
-    executor_ = eager_executor(context, std::move(steps));
-    return {};
-  }
-  LATHE_ASSIGN(executor_, graph_executor(context, steps, step_dependencies(plan), stream_));
+  LATHE_ASSIGN(executor_, plan_executor(device, plan, *bound_, kind, stream_));
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "runtime/session_base.h"
+#include "runtime/session_report.h"
 
 namespace lathe {
 namespace {
@@ -47,12 +48,7 @@ SessionBase::SessionBase(std::shared_ptr<const GgufFile> file, Plan plan, Execut
       plan_(std::move(plan)),
       tokens_(static_cast<std::size_t>(plan_.options.context)) {
   report_.executor = executor_name(kind);
-  for (const WeightSlot& slot : plan_.weights) report_.weight_bytes += slot.bytes;
-  for (const Table& table : plan_.tables) {
-    report_.weight_bytes += std::int64_t(table.values.size() * sizeof(float));
-  }
-  report_.kv_bytes = 2 * plan_.spec.layers * plan_.kv_bytes_per_layer();
-  report_.scratch_bytes = plan_.arena_bytes;
+  report_sizes(plan_, report_);
 }
 
 Result<void> SessionBase::check_step(std::int32_t token, std::int64_t count) const {
@@ -191,6 +187,11 @@ Result<Plan> build_session_plan(const GgufFile& file, const PlanOptions& options
     }
   }
   return plan;
+}
+
+Result<void> check_stream_has_context(const SessionOptions& options) {
+  if (!options.stream || options.context || options.kernels) return {};
+  return Error{Code::invalid_argument, "A stream was given without the context it belongs to.", {}};
 }
 
 Result<std::unique_ptr<Batch>> Batch::open(std::shared_ptr<const GgufFile> file,

@@ -3,19 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-
+#include "bench/common/clock.h"
 #include "bench/common/statistics.h"
 
 namespace lathe::bench::batch {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // The same few tokens again and again, so that look-ups find what follows them.
 std::vector<std::int32_t> prompt_of(int length, int vocab, int sequence) {

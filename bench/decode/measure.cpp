@@ -4,14 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <random>
+
+#include "bench/common/clock.h"
 
 namespace lathe::bench {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Positions filled between two words of progress: more as long as they take less than this.
 constexpr int kFirstChunk = 16;
@@ -22,10 +21,6 @@ constexpr double kChunkSeconds = 0.2;
 // its first tokens alone.
 constexpr double kLongRepetition = 2;
 constexpr std::size_t kProbe = 16;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // The same in every run. Any token would do: none changes how long a step takes.
 std::vector<std::int32_t> prompt_tokens(int count, int vocab) {

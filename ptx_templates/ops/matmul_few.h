@@ -21,8 +21,7 @@ template <class Format, int kTokens, int kParts>
 struct FewWay {
   using Tile = Format;
   enum : int {
-    grouped = 0,  // as of ManyWay
-    split = 1,
+    split = 1,  // as of ManyWay
     tiles = 1,
     threads = kMatmulThreads,
     row_tiles = kMatmulRowTiles / kParts,

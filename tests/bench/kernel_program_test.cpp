@@ -7,24 +7,15 @@
 #include "bench/common/subprocess.h"
 #include "bench/kernels/options.h"
 #include "bench/kernels/report.h"
+#include "tests/bench/parsed_options.h"
 
 namespace lathe::bench::kernels {
 namespace {
 
-struct Parsed {
-  std::optional<int> status;
-  Options options;
-  std::string said;
-};
+using Parsed = ParsedOptions<Options>;
 
 Parsed parse(std::vector<const char*> arguments) {
-  arguments.insert(arguments.begin(), "bench_kernels");
-  Parsed parsed;
-  ::testing::internal::CaptureStderr();
-  parsed.status =
-      parse_options(static_cast<int>(arguments.size()), arguments.data(), parsed.options);
-  parsed.said = ::testing::internal::GetCapturedStderr();
-  return parsed;
+  return parsed_options<Options>(parse_options, "bench_kernels", std::move(arguments));
 }
 
 TEST(KernelOptions, DefaultsAreAllModelsAndPlansByTheFirstRouteThatWorks) {

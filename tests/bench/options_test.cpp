@@ -3,23 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/bench/parsed_options.h"
+
 namespace lathe::bench {
 namespace {
 
-struct Parsed {
-  std::optional<int> status;
-  Options options;
-  std::string said;
-};
+using Parsed = ParsedOptions<Options>;
 
 Parsed parse(std::vector<const char*> arguments) {
-  arguments.insert(arguments.begin(), "bench_decode");
-  Parsed parsed;
-  ::testing::internal::CaptureStderr();
-  parsed.status =
-      parse_options(static_cast<int>(arguments.size()), arguments.data(), parsed.options);
-  parsed.said = ::testing::internal::GetCapturedStderr();
-  return parsed;
+  return parsed_options<Options>(parse_options, "bench_decode", std::move(arguments));
 }
 
 using Ints = std::vector<int>;

@@ -1,0 +1,18 @@
+// Owns what the reports of sessions and batches have in common.
+#pragma once
+
+#include "lathe/runtime/session.h"
+#include "runtime/device_impl.h"
+
+namespace lathe {
+
+// Bytes of weights with their tables, of the KV cache and of the arena.
+void report_sizes(const Plan& plan, SessionReport& report);
+// What has been built since `before`, in so many seconds.
+void report_build(const DeviceImpl& device, const KernelCounts& before, double seconds,
+                  SessionReport& report);
+// At the end of opening: the device's cache and notes, and the plan's notes, before those there
+// are.
+void report_notes(const DeviceImpl& device, const Plan& plan, SessionReport& report);
+
+}  // namespace lathe
