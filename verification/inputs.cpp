@@ -170,11 +170,11 @@ void fill_halves(Bytes& bytes, Random& random, const KernelCase& c) {
       c.key.type == KernelType::attend_tokens || c.key.type == KernelType::attend_rows;
   const int k = queries ? c.key.heads * c.key.head_dim : c.key.k;
   const int width = queries ? k : dev::operand_width(k);
-  // Gates and ups of k-quants would overflow.
-  const bool large = c.key.gated && row(c.key.format).block == 256;
-  const float size = !queries                    ? (large ? 1.0f / 512 : 1.0f / 16)
-                     : c.values == Values::large ? 15.0f / std::sqrt(float(c.key.head_dim))
-                                                 : 1.0f / std::sqrt(float(c.key.head_dim));
+  // A gate times an up must stay far from the largest number of f16, which a rounding crosses.
+  const bool wide = row(c.key.format).block == 256 || row(c.key.format_b).block == 256;
+  const float operand = !c.key.gated ? 1.0f / 16 : wide ? 1.0f / 512 : 1.0f / 64;
+  const float score = c.values == Values::large ? 15.0f : 1.0f;
+  const float size = queries ? score / std::sqrt(float(c.key.head_dim)) : operand;
   for (int token = 0; token < c.count; ++token) {
     for (int i = 0; i < width; ++i) {
       const auto at = static_cast<std::size_t>(token) * static_cast<std::size_t>(width) +

@@ -88,6 +88,8 @@ void c_api_seeds(const fs::path& folder) {
   for (int i = 0; i < 512; ++i) bytes += static_cast<char>(i * 37 + i / 7);
   write(folder / "calls", bytes);
   write(folder / "few", bytes.substr(100, 64));
+  // The last error is asked for, without a place for it, before there was one.
+  write(folder / "errors", std::string(28, '\0') + '\x17');
 }
 
 }  // namespace
