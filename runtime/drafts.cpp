@@ -24,6 +24,41 @@ std::vector<std::int32_t> LookupDrafts::operator()(std::span<const std::int32_t>
   return {};
 }
 
+Result<std::unique_ptr<ModelDrafts>> ModelDrafts::open(Batch& model) {
+  LATHE_ASSIGN(const int sequence, model.join());
+  return std::unique_ptr<ModelDrafts>(new ModelDrafts(model, sequence));
+}
+
+ModelDrafts::~ModelDrafts() {
+  static_cast<void>(model_.leave(sequence_));  // its own, so there is nothing to refuse
+}
+
+std::vector<std::int32_t> ModelDrafts::operator()(std::span<const std::int32_t> tokens, int most) {
+  std::vector<std::int32_t> drafts;
+  outcome_ = draft(tokens, most, drafts);
+  return drafts;
+}
+
+Result<void> ModelDrafts::draft(std::span<const std::int32_t> tokens, int most,
+                                std::vector<std::int32_t>& drafts) {
+  if (tokens.empty()) return {};
+  const auto before = tokens.first(tokens.size() - 1);
+  LATHE_ASSIGN(const std::span<const std::int32_t> had, model_.tokens(sequence_));
+  const auto common = std::ranges::mismatch(had, before).in2 - before.begin();
+  LATHE_TRY(model_.rollback(sequence_, int(common)));
+  LATHE_TRY(model_.feed(sequence_, before.subspan(std::size_t(common))));
+  std::int32_t token = tokens.back();
+  const std::int64_t room = model_.plan().options.context - std::ssize(before);
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(most, room); ++i) {
+    const BatchRow row{sequence_, token};
+    LATHE_ASSIGN(const std::span<const std::int32_t> chosen, model_.step({&row, 1}));
+    token = chosen.front();
+    if (token < 0) break;
+    drafts.push_back(token);
+  }
+  return {};
+}
+
 Result<DraftCounts> generate_with_drafts(Batch& batch, int sequence, std::int32_t token,
                                          std::span<std::int32_t> tokens, const Drafter& drafter,
                                          int most) {

@@ -64,8 +64,25 @@ std::vector<std::string> entry_parameters(std::string_view ptx) {
   return out;
 }
 
+std::string order_faults(const Ptx& ptx, const KernelKey& key) {
+  const std::string_view text = ptx.text;
+  const std::size_t wait = text.find("griddepcontrol.wait");
+  const bool waits = waits_for_predecessors(ptx.route, ptx.target);
+  if (waits && wait == std::string_view::npos) return "it does not wait for those before it\n";
+  if (!waits) {
+    const bool any = text.find("griddepcontrol") != std::string_view::npos;
+    return any ? "griddepcontrol, which the target lacks\n" : "";
+  }
+  const bool counts = row(key.type).call(key).waits && key.tokens > 0;
+  std::size_t reads = 0;
+  for (const char* access : {"\tld.global", "\tst.global", "\tatom.", "\tred."})
+    for (std::size_t at = text.find(access); at < wait; at = text.find(access, at + 1)) ++reads;
+  return reads > (counts ? 1u : 0u) ? "it touches memory before it waits for those before it\n"
+                                    : "";
+}
+
 std::string broken_rules(const Ptx& ptx, const KernelKey& key) {
-  std::string out = ptx_faults(ptx, key);
+  std::string out = ptx_faults(ptx, key) + order_faults(ptx, key);
   const auto need = [&](bool good, const std::string& rule) {
     if (!good) out += rule + "\n";
   };

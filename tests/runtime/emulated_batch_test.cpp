@@ -136,6 +136,41 @@ TEST_F(EmulatedBatch, DraftsChangeNoToken) {
   }
 }
 
+// The same model drafts what is chosen; one of other weights, and one whose context is short, do
+// not.
+TEST_F(EmulatedBatch, AModelDraftsForAnother) {
+  const auto batch = open(batch_options(Format::f16), 1);
+  const auto other = open(batch_options(Format::f16), 2);
+  BatchOptions short_options = batch_options(Format::f16);
+  short_options.session.plan.context = 10;
+  const auto brief = open(short_options, 1);
+  ASSERT_TRUE(batch && other && brief);
+  const std::vector<std::int32_t> prompt = {3, 7, 1, 30, 12};
+  std::vector<std::int32_t> plain(8), drafted(8);
+  const auto generate = [&](std::span<std::int32_t> tokens, const Drafter& drafter) {
+    const int sequence = batch->join().value();
+    EXPECT_TRUE(batch->feed(sequence, prompt));
+    const auto counts = generate_with_drafts(*batch, sequence, 9, tokens, drafter, 3);
+    EXPECT_TRUE(counts) << counts.error().text();
+    EXPECT_TRUE(batch->leave(sequence));
+    return counts ? *counts : DraftCounts{};
+  };
+  generate(plain, [](std::span<const std::int32_t>, int) { return std::vector<std::int32_t>(); });
+  for (Batch* model : {batch.get(), other.get(), brief.get()}) {
+    const auto drafts = ModelDrafts::open(*model);
+    ASSERT_TRUE(drafts) << drafts.error().text();
+    for (int time = 0; time < 2; ++time) {
+      const DraftCounts counts = generate(drafted, std::ref(**drafts));
+      EXPECT_EQ(drafted, plain) << "seed " << seed_;
+      if (model == batch.get()) {
+        EXPECT_EQ(counts.accepted, counts.drafted);
+      }
+      EXPECT_GT(counts.drafted, 0);
+      EXPECT_EQ(bool((*drafts)->outcome()), model != brief.get());
+    }
+  }
+}
+
 TEST(LookupDrafts, AreWhatFollowedTheSameEnd) {
   using Tokens = std::vector<std::int32_t>;
   const LookupDrafts drafts{.longest = 3};

@@ -60,6 +60,10 @@ struct Param {
   bool scratch = false;
   Matrix matrix = {};
 
+  // Weights: nothing that runs beside the kernel, or just before it, writes them.
+  bool constant() const {
+    return access == Access::read && (element == Element::blocks || element == Element::tiles);
+  }
   // Bytes of the argument as oracles take it: tiles that a kernel reads are blocks there.
   std::int64_t oracle_bytes() const {
     return element == Element::tiles && access == Access::read ? matrix.block_bytes() : bytes;
@@ -86,6 +90,9 @@ struct OpCall {
   std::string header;    // "ops/gemv.h"
   std::string function;  // "gemv_q4_k"
   std::vector<OpArgument> arguments;
+  // It waits for the kernels before it on its own, after what does not depend on them. Before the
+  // call of any other function a kernel waits at once.
+  bool waits = false;
 
   friend bool operator==(const OpCall&, const OpCall&) = default;
 };

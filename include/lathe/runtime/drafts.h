@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -21,6 +22,33 @@ using Drafter = std::function<std::vector<std::int32_t>(std::span<const std::int
 struct LookupDrafts {
   int longest = 4;
   std::vector<std::int32_t> operator()(std::span<const std::int32_t> tokens, int most) const;
+};
+
+// What a smaller model of the same vocabulary would choose. It keeps a sequence of `model` that
+// follows the one which is drafted for, from which it takes back what was not kept. Hand it to
+// generate_with_drafts by std::ref.
+class ModelDrafts {
+ public:
+  // `model` must outlive it, and has room for as many positions as the drafted sequence. Errors:
+  // those of Batch::join().
+  static Result<std::unique_ptr<ModelDrafts>> open(Batch& model);
+  ~ModelDrafts();
+  ModelDrafts(const ModelDrafts&) = delete;
+  ModelDrafts& operator=(const ModelDrafts&) = delete;
+
+  // Fewer than `most`, or none, where the model's context ends or a step fails.
+  std::vector<std::int32_t> operator()(std::span<const std::int32_t> tokens, int most);
+  // The failure of the last call, if it had one.
+  const Result<void>& outcome() const { return outcome_; }
+
+ private:
+  ModelDrafts(Batch& model, int sequence) : model_(model), sequence_(sequence) {}
+  Result<void> draft(std::span<const std::int32_t> tokens, int most,
+                     std::vector<std::int32_t>& drafts);
+
+  Batch& model_;
+  const int sequence_;
+  Result<void> outcome_;
 };
 
 struct DraftCounts {
