@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "lathe/runtime/batch.h"
 #include "runtime/session_base.h"
 #include "tests/runtime/fake_driver.h"
 #include "tests/runtime/tiny_model.h"
@@ -82,6 +83,52 @@ INSTANTIATE_TEST_SUITE_P(All, FailureTest,
                                   (info.param.status == CUDA_ERROR_UNKNOWN ? "_unknown"
                                                                            : "_out_of_memory");
                          });
+
+Result<void> use(Batch& batch) {
+  LATHE_ASSIGN(const int one, batch.join({.temperature = 1}));
+  LATHE_ASSIGN(const int other, batch.join());
+  LATHE_TRY(batch.feed(one, std::vector<std::int32_t>{3, 1, 4, 1, 5, 9}));
+  LATHE_TRY(batch.copy(one, other, 4));
+  const BatchRow rows[] = {{one, 2}, {other, 6}, {other, 5}};
+  if (const auto chosen = batch.step(rows); !chosen) return chosen.error();
+  if (const auto logits = batch.logits(1); !logits) return logits.error();
+  LATHE_TRY(batch.rollback(other, 4));
+  if (const auto rate = batch.read_rate(); !rate) return rate.error();
+  return batch.leave(one);
+}
+
+TEST(BatchFailure, OfEachCall) {
+  const auto file = make_model(1);
+  BatchOptions options;
+  options.session.executor = ExecutorKind::graph;
+  options.session.plan.context = 16;
+  options.session.plan.chunk = 16;
+  options.session.disk_cache = false;
+  options.sequences = 2;
+  options.rows = 4;
+  int failures = 0;
+  bool reached_the_end = false;
+  for (int index = 0; !reached_the_end; ++index) {
+    FakeDriver fake({.execute = false});
+    fake.fail_call(index, CUDA_ERROR_UNKNOWN);
+    {
+      const auto batch = open_batch(file, options, fake.platform());
+      const Result<void> outcome = batch ? use(**batch) : batch.error();
+      if (!outcome) {
+        ++failures;
+        expect_clear(outcome.error(), fake.failed_call(), CUDA_ERROR_UNKNOWN);
+      }
+    }
+    const std::string failed = fake.failed_call();
+    reached_the_end = failed.empty();
+    if (failed != "cuCtxPushCurrent") {
+      EXPECT_EQ(fake.leaks(), "") << failed;
+    }
+    EXPECT_EQ(fake.violations(), std::vector<std::string>{}) << failed;
+    ASSERT_LT(index, 5000);
+  }
+  EXPECT_GT(failures, 100);
+}
 
 TEST(FailureRecovery, AFailedStepCanBeTakenAgain) {
   const auto file = make_model(1);

@@ -21,7 +21,7 @@ namespace lathe::testing {
 
 struct FakeOptions {
   bool execute = true;             // run the oracles; false: count the launches only
-  bool copies = true;              // copy to the device; false: count the copies only
+  bool copies = true;              // copy; false: count the copies only
   std::size_t memory = 64u << 20;  // bytes that allocations may take in all
   int compute = 90;
   int driver_version = 13000;

@@ -14,6 +14,7 @@
 #include <new>
 #include <vector>
 
+#include "lathe/runtime/batch.h"
 #include "runtime/c_api/objects.h"
 #include "runtime/device_impl.h"
 #include "runtime/session_base.h"
@@ -147,6 +148,44 @@ TEST(HotPath, ReadingAPromptAllocatesNothing) {
     if (kind == ExecutorKind::eager) continue;
     // Chunks of 64, 64, 64 and 7 tokens, then one that is decoded.
     EXPECT_EQ(fake.calls("cuGraphLaunch"), 9 * (kind == ExecutorKind::graph ? 5 : 4));
+  }
+}
+
+// Sequences of all ages, steps of one row to many, a prompt in chunks.
+TEST(HotPath, ABatchAllocatesNothing) {
+  for (ExecutorKind kind : {ExecutorKind::eager, ExecutorKind::graph}) {
+    FakeDriver fake({.execute = false, .copies = false});
+    BatchOptions options;
+    options.session.executor = kind;
+    options.session.plan.context = 512;
+    options.session.plan.chunk = 64;
+    options.session.disk_cache = false;
+    options.sequences = 4;
+    options.rows = 8;
+    const auto batch = open_batch(make_model(), options, fake.platform()).value();
+    const std::vector<std::int32_t> prompt(100, 7);
+    std::vector<BatchRow> rows;
+    const auto round = [&] {
+      bool good = true;
+      for (int sequence = 0; sequence < 4; ++sequence) good = good && batch->join();
+      good = good && batch->feed(2, prompt) && batch->copy(2, 3, 50);
+      for (int count = 1; count <= 8; ++count) {
+        rows.clear();
+        for (int i = 0; i < count; ++i) rows.push_back({i % 4, i});
+        good = good && batch->step(rows) && batch->logits(count - 1);
+      }
+      good = good && batch->rollback(2, 20);
+      for (int sequence = 0; sequence < 4; ++sequence) good = good && batch->leave(sequence);
+      return good;
+    };
+    ASSERT_TRUE(round());  // the fake's own books
+    const long allocations = g_allocations, opened = g_opened, variables = g_variables;
+    bool good = true;
+    for (int i = 0; i < 20; ++i) good = round() && good;
+    EXPECT_TRUE(good);
+    EXPECT_EQ(g_allocations - allocations, 0) << executor_name(kind);
+    EXPECT_EQ(g_opened - opened, 0) << executor_name(kind);
+    EXPECT_EQ(g_variables - variables, 0) << executor_name(kind);
   }
 }
 
