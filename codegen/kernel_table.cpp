@@ -2,6 +2,7 @@
 #include "lathe/codegen/kernel_table.h"
 
 #include <array>
+#include <cmath>
 
 #include "codegen/kernels/rows.h"
 
@@ -16,6 +17,14 @@ const std::array kTable = {
 };
 
 constexpr const char* kRoutes[] = {"nvrtc", "llvm", "text"};
+
+// Also of fields that the family does not use: a key with NaN is not even equal to itself.
+Result<void> check_reals(const KernelKey& key) {
+  for (const KeyField& field : key_fields())
+    if (field.real && !std::isfinite(key.*field.real))
+      return invalid("{} is {}; it must be a finite number", field.name, key.*field.real);
+  return {};
+}
 
 }  // namespace
 
@@ -47,7 +56,8 @@ Result<Route> route_by_name(std::string_view name) {
 }
 
 Result<void> check_key(const KernelKey& key) {
-  Result<void> result = row(key.type).check(key);
+  Result<void> result = check_reals(key);
+  if (result) result = row(key.type).check(key);
   if (!result) return std::move(result).error().with("key", key.text());
   return result;
 }

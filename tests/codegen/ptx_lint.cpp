@@ -212,8 +212,9 @@ class Lint {
   void close_scope() {
     for (const auto* declarations : {&scopes_.back().names, &scopes_.back().ranges})
       for (const auto& [name, declared] : *declarations)
-        // NVRTC declares the last of these in every call.
-        if (declared.space == ".reg" && !declared.named && name != "temp_param_reg")
+        // NVRTC declares the one in every call, LLVM the other for every stack.
+        if (declared.space == ".reg" && !declared.named && name != "temp_param_reg" &&
+            name != "%SP")
           fault(declared.line, text("the register ", name, " is never named"));
     scopes_.pop_back();
   }
