@@ -61,7 +61,7 @@ class CpuSession final : public SessionBase {
     scratch_.poison();
     kv_.poison();
 
-    Addresses addresses;
+    Addresses& addresses = addresses_;
     for (const WeightSlot& slot : plan_.weights) {
       LATHE_ASSIGN(const std::uint64_t address, weight(slot));
       addresses.weights.push_back(address);
@@ -85,10 +85,7 @@ class CpuSession final : public SessionBase {
     control_.position = length_;
     team_.run([](void* self, int part) { static_cast<CpuSession*>(self)->run(part); }, this);
     control_.advance();
-    tokens_[std::size_t(length_)] = token;
-    ++length_;
-    stepped_ = true;
-    ended_early_ = false;
+    note_step(token);
     return {};
   }
 
@@ -132,6 +129,17 @@ class CpuSession final : public SessionBase {
     return {};
   }
 
+  Result<void> fetch_logits(int first, std::span<float> to) override {
+    LATHE_ASSIGN(const std::span<const float> all, logits());
+    std::copy_n(all.begin() + first, to.size(), to.begin());
+    return {};
+  }
+
+  const Addresses& addresses() const override { return addresses_; }
+  Result<void> move_kv(std::span<const KvCopy> copies, KvMove move) override {
+    return move_on_host(copies, move);
+  }
+
   void run(int part) {
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       // A step may read what any part of the one before has written.
@@ -154,6 +162,7 @@ class CpuSession final : public SessionBase {
 
   HostBuffer scratch_;
   HostBuffer kv_;
+  Addresses addresses_;
   std::vector<HostBuffer> copies_;
   std::vector<std::int32_t> counters_;
   alignas(16) ControlBlock control_;

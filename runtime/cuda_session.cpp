@@ -100,10 +100,7 @@ class CudaSession final : public SessionBase {
     LATHE_TRY(check_not_capturing());
     LATHE_TRY(write_control(token));
     LATHE_TRY(executor_->launch(stream_, 1));
-    tokens_[std::size_t(length_)] = token;
-    ++length_;
-    stepped_ = true;
-    ended_early_ = false;
+    note_step(token);
     return {};
   }
 
@@ -147,7 +144,7 @@ class CudaSession final : public SessionBase {
     while (listener.told() < count) listener.tell(tokens[std::size_t(listener.told())]);
     for (int i = 0; i < count; ++i)
       tokens_[std::size_t(length_ + i)] = i == 0 ? token : std::max(tokens[std::size_t(i) - 1], 0);
-    length_ += count;
+    stepped_to_ = length_ += count;
     ended_early_ = count < int(tokens.size());
     last_ = tokens[std::size_t(count) - 1];
     // What was decoded beyond the stop token is forgotten.
@@ -159,14 +156,14 @@ class CudaSession final : public SessionBase {
   Result<std::int32_t> sampled() override {
     LATHE_TRY(check_stepped());
     if (ended_early_) return last_;
-    LATHE_TRY(fetch(host_control_, memory_->addresses().control, sizeof(ControlBlock)));
+    LATHE_TRY(fetch(host_control_.get(), memory_->addresses().control, sizeof(ControlBlock)));
     return static_cast<const ControlBlock*>(host_control_.get())->sampled;
   }
 
   Result<std::span<const float>> logits() override {
     LATHE_TRY(check_logits());
     const std::uint64_t from = memory_->addresses().scratch + std::uint64_t(plan_.logits.offset);
-    LATHE_TRY(fetch(host_logits_, from, plan_.logits.bytes));
+    LATHE_TRY(fetch(host_logits_.get(), from, plan_.logits.bytes));
     return std::span(static_cast<const float*>(host_logits_.get()), std::size_t(plan_.spec.vocab));
   }
 
@@ -248,10 +245,30 @@ class CudaSession final : public SessionBase {
     return {};
   }
 
-  Result<void> fetch(const PinnedBuffer& to, CUdeviceptr from, std::int64_t bytes) {
+  // Into the place that logits() has it in, whose other values stay.
+  Result<void> fetch_logits(int first, std::span<float> to) override {
+    const CUdeviceptr from = memory_->addresses().scratch + CUdeviceptr(plan_.logits.offset) +
+                             CUdeviceptr(first) * sizeof(float);
+    float* at = static_cast<float*>(host_logits_.get()) + first;
+    LATHE_TRY(fetch(at, from, std::int64_t(to.size_bytes())));
+    std::copy_n(at, to.size(), to.begin());
+    return {};
+  }
+
+  const Addresses& addresses() const override { return memory_->addresses(); }
+
+  Result<void> move_kv(std::span<const KvCopy> copies, KvMove move) override {
+    const TraceRange range("move keys and values");
     LATHE_ASSIGN(ContextScope scope, context().enter());
     LATHE_TRY(check_not_capturing());
-    LATHE_DRIVER_CALL(driver(), cuMemcpyDtoHAsync, to.get(), from, std::size_t(bytes), stream_);
+    LATHE_TRY(move_on_device(driver(), stream_, copies, move));
+    return executor_->check();
+  }
+
+  Result<void> fetch(void* to, CUdeviceptr from, std::int64_t bytes) {
+    LATHE_ASSIGN(ContextScope scope, context().enter());
+    LATHE_TRY(check_not_capturing());
+    LATHE_DRIVER_CALL(driver(), cuMemcpyDtoHAsync, to, from, std::size_t(bytes), stream_);
     LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
     return executor_->check();
   }

@@ -88,7 +88,9 @@ Result<void> SessionBase::check_stepped() const {
 
 Result<void> SessionBase::set_sampling(const Sampling& sampling) {
   LATHE_TRY(check_sampling(sampling));
-  return write_sampling(sampling_state(sampling), 0, offsetof(SamplingState, recent));
+  LATHE_TRY(write_sampling(sampling_state(sampling), 0, offsetof(SamplingState, recent)));
+  sampling_ = sampling;
+  return {};
 }
 
 Result<void> SessionBase::check_logits() const {
@@ -157,10 +159,14 @@ Result<void> SessionBase::rollback(int length) {
   return {};
 }
 
-Result<void> SessionBase::write_recent(int length) {
-  SamplingState state;
+void SessionBase::set_recent(SamplingState& state, int length) const {
   for (int p = std::max(0, length - kMaxRepeatLast); p < length; ++p)
     state.recent[std::size_t(p % kMaxRepeatLast)] = tokens_[std::size_t(p)];
+}
+
+Result<void> SessionBase::write_recent(int length) {
+  SamplingState state;
+  set_recent(state, length);
   return write_sampling(state, offsetof(SamplingState, recent), sizeof(SamplingState::recent));
 }
 

@@ -3,11 +3,14 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "lathe/runtime/batch.h"
 #include "lathe/runtime/session.h"
+#include "runtime/host_choice.h"
+#include "runtime/kv_access.h"
 #include "runtime/platform.h"
 
 namespace lathe {
@@ -20,6 +23,19 @@ class SessionBase : public Session {
   Result<void> feed(std::span<const std::int32_t> tokens) final;
   Result<void> set_sampling(const Sampling& sampling) final;
   Result<void> rollback(int length) final;
+  Result<void> read_logits(int first, std::span<float> to) final;
+  Result<std::int32_t> choose(TokenSet allowed) final;
+  Result<int> generate_constrained(std::int32_t token, std::span<std::int32_t> tokens,
+                                   std::span<const std::int32_t> stops,
+                                   const Constraint& constraint,
+                                   const std::function<void(std::int32_t)>& each,
+                                   const std::function<bool()>& cancelled) final;
+  Result<void> reset() final;
+  Result<void> read_kv(const KvRange& range, std::span<float> values) final;
+  Result<void> write_kv(const KvRange& range, std::span<const float> values) final;
+  Result<KvCapture> capture_kv(int positions, int most) final;
+  Result<KvSnapshot> snapshot(int length) final;
+  Result<void> restore(const KvSnapshot& snapshot) final;
 
  protected:
   SessionBase(std::shared_ptr<const GgufFile> file, Plan plan, ExecutorKind kind);
@@ -30,6 +46,13 @@ class SessionBase : public Session {
   // Brings as many of a prompt's tokens as it will into the KV cache, at most all but the last, and
   // says how many. They have been checked.
   virtual Result<int> read_ahead(std::span<const std::int32_t>) { return 0; }
+  // Counts a token that has been launched.
+  void note_step(std::int32_t token) {
+    tokens_[std::size_t(length_)] = token;
+    stepped_to_ = ++length_;
+    stepped_ = true;
+    ended_early_ = false;
+  }
   // Counts tokens that read_ahead() has read.
   Result<void> note_read(std::span<const std::int32_t> tokens);
   // Ok when a step has run since the session was opened.
@@ -39,20 +62,33 @@ class SessionBase : public Session {
   Result<void> check_stops(std::span<const std::int32_t> stops) const;
   // How many of the tokens there are, up to the first stop token.
   static int count_until(std::span<const std::int32_t> tokens, std::span<const std::int32_t> stops);
-  // Makes the tokens before `length` recent again.
+  // The tokens before `length` as the recent ones.
+  void set_recent(SamplingState& state, int length) const;
+  // Makes them recent again.
   Result<void> write_recent(int length);
   // Writes so many bytes of the control block's sampling state from `offset` on, after the steps
   // that have been taken.
   virtual Result<void> write_sampling(const SamplingState& state, std::size_t offset,
                                       std::size_t bytes) = 0;
+  // Of the last step, which has logits; waits.
+  virtual Result<void> fetch_logits(int first, std::span<float> to) = 0;
+  virtual const Addresses& addresses() const = 0;
+  virtual Result<void> move_kv(std::span<const KvCopy> copies, KvMove move) = 0;
 
   std::shared_ptr<const GgufFile> file_;  // its map is what weights are read from
   const Plan plan_;
   SessionReport report_;
   std::vector<std::int32_t> tokens_;  // by position: what rollback() makes recent again
   int length_ = 0;
+  int stepped_to_ = 0;  // the length after the last step, whose logits are there
   bool stepped_ = false;
   bool ended_early_ = false;  // by a stop token: what was last decoded is not the last token
+
+ private:
+  KvAccess kv();
+
+  Sampling sampling_;
+  std::optional<HostChoice> host_choice_;  // once it was asked for
 };
 
 Result<std::unique_ptr<Session>> open_cpu_session(std::shared_ptr<const GgufFile> file, Plan plan,

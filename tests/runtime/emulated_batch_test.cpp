@@ -184,6 +184,86 @@ TEST(LookupDrafts, AreWhatFollowedTheSameEnd) {
   EXPECT_EQ(drafts(Tokens{4, 4}, 0), Tokens{});
 }
 
+// The row's own rules, among what is allowed; and those of a step that drew.
+TEST_F(EmulatedBatch, ARowIsChosenFromWhatIsAllowed) {
+  const auto batch = open(batch_options(Format::f16), 1);
+  ASSERT_TRUE(batch);
+  const int greedy = batch->join().value();
+  const int drawing = batch->join({.temperature = 2, .repeat_penalty = 1.5f, .seed = 4}).value();
+  const std::vector<std::uint32_t> odd(token_set_words(batch->plan().spec.vocab), 0xaaaaaaaau);
+  std::vector<std::int32_t> tokens = {3, 9, 5};
+  for (int i = 0; i < 4; ++i) {
+    const BatchRow rows[] = {{greedy, tokens[0]}, {drawing, tokens[1]}, {drawing, tokens[2]}};
+    const auto chosen = batch->step(rows).value();
+    for (int row = 0; row < 3; ++row) {
+      EXPECT_EQ(batch->choose(row, {}).value(), chosen[std::size_t(row)]);
+      tokens[std::size_t(row)] = batch->choose(row, odd).value();
+      EXPECT_EQ(tokens[std::size_t(row)] % 2, 1);
+    }
+    EXPECT_EQ(tokens[0], likeliest_token(batch->logits(0).value(), odd).value());
+  }
+  const std::vector<std::uint32_t> none(odd.size());
+  EXPECT_EQ(batch->choose(0, none).value(), -1);
+  EXPECT_EQ(batch->choose(3, odd).error().code, Code::out_of_range);
+  EXPECT_EQ(batch->choose(0, TokenSet(odd).first(1)).error().code, Code::invalid_argument);
+}
+
+// From one sequence to another, of a session to a batch and back, and past a neighbour unharmed.
+TEST_F(EmulatedBatch, SnapshotsGoBetweenSequencesAndSessions) {
+  const std::vector<std::int32_t> prompt = {3, 7, 1, 30, 12};
+  for (const Format kv : {Format::f16, Format::q8_0}) {
+    SessionOptions options = batch_options(kv).session;
+    options.plan.fusion = Fusion::full;
+    const auto session = open_session(make_model(1), options, fake_.platform()).value();
+    for (const std::int32_t token : prompt) ASSERT_TRUE(session->step(token));
+    const KvSnapshot snapshot = session->snapshot(5).value();
+
+    const auto batch = open(batch_options(kv), 1);
+    ASSERT_TRUE(batch);
+    const int first = batch->join().value(), neighbour = batch->join().value();
+    const int last = batch->join().value();
+    ASSERT_TRUE(batch->feed(neighbour, std::vector<std::int32_t>(18, 11)));
+    const auto width = std::size_t(session->plan().spec.kv_heads * session->plan().spec.head_dim);
+    const auto keys = [&](int sequence, int positions) {
+      std::vector<float> values(std::size_t(positions) * width);
+      EXPECT_TRUE(batch->read_kv(sequence, {KvPart::keys, 0, 0, positions}, values));
+      return values;
+    };
+    const std::vector<float> untouched = keys(neighbour, 18);
+    ASSERT_TRUE(batch->feed(last, std::vector<std::int32_t>(9, 2)));
+    for (const int sequence : {first, last}) ASSERT_TRUE(batch->restore(sequence, snapshot));
+    EXPECT_EQ(batch->length(last).value(), 5);
+    EXPECT_EQ(std::vector(batch->tokens(last)->begin(), batch->tokens(last)->end()), prompt);
+    std::vector<float> of_session(5 * width);
+    ASSERT_TRUE(session->read_kv({KvPart::keys, 0, 0, 5}, of_session));
+    EXPECT_EQ(keys(first, 5), of_session);
+    EXPECT_EQ(keys(last, 5), of_session);
+    const BatchRow rows[] = {{first, 8}, {neighbour, 8}, {last, 8}};
+    ASSERT_TRUE(batch->step(rows));
+    const std::vector<float> logits(batch->logits(0)->begin(), batch->logits(0)->end());
+    EXPECT_TRUE(std::ranges::equal(batch->logits(2).value(), logits));
+    EXPECT_EQ(keys(neighbour, 18), untouched);
+
+    // What is written is what the next step attends to.
+    ASSERT_TRUE(batch->rollback(last, 5) && batch->rollback(first, 5));
+    std::vector<float> halved = of_session;
+    for (float& value : halved) value /= 2;
+    ASSERT_TRUE(batch->write_kv(last, {KvPart::keys, 0, 0, 5}, halved));
+    ASSERT_TRUE(batch->step(rows));
+    EXPECT_TRUE(std::ranges::equal(batch->logits(0).value(), logits));
+    EXPECT_FALSE(std::ranges::equal(batch->logits(2).value(), logits));
+
+    const KvSnapshot back = batch->snapshot(first, 5).value();
+    ASSERT_TRUE(session->step(8));
+    const std::int32_t expected = session->sampled().value();
+    ASSERT_TRUE(session->restore(back));
+    ASSERT_TRUE(session->step(8));
+    EXPECT_EQ(session->sampled().value(), expected);
+    EXPECT_EQ(batch->snapshot(first, 7).error().code, Code::out_of_range);
+    EXPECT_EQ(batch->restore(3, snapshot).error().code, Code::invalid_argument);
+  }
+}
+
 TEST_F(EmulatedBatch, AFailedStepCanBeTakenAgain) {
   const auto batch = open(batch_options(Format::f16), 1);
   ASSERT_TRUE(batch);

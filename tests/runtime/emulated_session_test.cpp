@@ -120,6 +120,40 @@ TEST(EmulatedSession, MegaIsGraphInTheMixesOfModelFiles) {
     expect_same(fusible(tiny_gemma3(), format), 2);  // the head is the embedding
 }
 
+// Of one kernel for whole tokens the keys and values are those of launches, to the bit, and it goes
+// on from a snapshot as from its own.
+TEST(EmulatedSession, SnapshotsGoFromExecutorToExecutor) {
+  const auto file = make_model(fusible(tiny_llama()));
+  FakeDriver fake(emulated(3, verification::fresh_seed()));
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (const ExecutorKind executor : {ExecutorKind::graph, ExecutorKind::mega})
+    sessions.push_back(open_session(file, options_for(executor), fake.platform()).value());
+  std::vector<std::vector<float>> keys;
+  for (const auto& session : sessions) {
+    for (const std::int32_t token : {3, 50, 7, 7}) ASSERT_TRUE(session->step(token));
+    const KvCapture all = session->capture_kv(4, 1000).value();
+    keys.push_back(all.keys);
+    keys.back().insert(keys.back().end(), all.values.begin(), all.values.end());
+  }
+  EXPECT_EQ(keys[1], keys[0]);
+  const KvSnapshot snapshot = sessions[0]->snapshot(3).value();
+  std::vector<std::int32_t> expected(4), found(4);
+  ASSERT_TRUE(sessions[0]->rollback(3));
+  ASSERT_TRUE(sessions[0]->generate(9, expected));
+  ASSERT_TRUE(sessions[1]->reset());
+  ASSERT_TRUE(sessions[1]->step(1));
+  ASSERT_TRUE(sessions[1]->restore(snapshot));
+  ASSERT_TRUE(sessions[1]->generate(9, found));
+  EXPECT_EQ(found, expected);
+  ASSERT_TRUE(sessions[1]->rollback(3));
+  const Constraint odd = [](std::span<const std::int32_t>, std::span<std::uint32_t> allowed) {
+    std::ranges::fill(allowed, 0xaaaaaaaau);
+  };
+  ASSERT_EQ(sessions[1]->generate_constrained(9, found, {}, odd).value(), 4);
+  for (const std::int32_t token : found) EXPECT_EQ(token % 2, 1);
+  EXPECT_EQ(fake.violations(), std::vector<std::string>{});
+}
+
 // Where the device stops, and what comes after is what comes after so many tokens without a stop.
 TEST(EmulatedSession, StopTokensEndARun) {
   for (const ExecutorKind executor :

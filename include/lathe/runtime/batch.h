@@ -66,6 +66,17 @@ class Batch {
   // Of row `row` of the last step, where no feed() came after it: vocab values, valid until the
   // next call.
   virtual Result<std::span<const float>> logits(int row) = 0;
+  // What the step would have chosen after that row if only these tokens were there, by the rules
+  // and the draw of its sequence; -1: none of them can be chosen. The host chooses, from all
+  // logits.
+  virtual Result<std::int32_t> choose(int row, TokenSet allowed) = 0;
+
+  // As those of a session (docs/services.md); a snapshot may be a session's.
+  virtual Result<void> read_kv(int sequence, const KvRange& range, std::span<float> values) = 0;
+  virtual Result<void> write_kv(int sequence, const KvRange& range,
+                                std::span<const float> values) = 0;
+  virtual Result<KvSnapshot> snapshot(int sequence, int length) = 0;
+  virtual Result<void> restore(int sequence, const KvSnapshot& snapshot) = 0;
   // As Session::read_rate().
   virtual Result<double> read_rate() = 0;
 };

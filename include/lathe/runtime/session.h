@@ -15,7 +15,9 @@
 #include "lathe/codegen/sampling.h"
 #include "lathe/plan/gguf.h"
 #include "lathe/plan/plan.h"
+#include "lathe/runtime/choice.h"
 #include "lathe/runtime/device.h"
+#include "lathe/runtime/kv.h"
 
 namespace lathe {
 
@@ -115,12 +117,41 @@ class Session {
   virtual Result<std::int32_t> sampled() = 0;
   // Waits for the last step. vocab values; valid until the next step.
   virtual Result<std::span<const float>> logits() = 0;
+  // Waits for the last step. Its logits from id `first` on, as many as `to` has.
+  virtual Result<void> read_logits(int first, std::span<float> to) = 0;
+  // What sampled() would say if only these tokens were there, by the same rules and the same draw;
+  // -1: none of them can be chosen. Of the last step, where no rollback came after it. The host
+  // chooses, from all logits: it waits, and takes longer than the device.
+  virtual Result<std::int32_t> choose(TokenSet allowed) = 0;
+  // generate_until() whose tokens are chosen by choose(), among those that `constraint` allows. It
+  // is asked before each choice, while the device decodes. A -1 ends the run and is its last token:
+  // nothing was allowed. sampled() goes on saying what would have been chosen without it.
+  virtual Result<int> generate_constrained(std::int32_t token, std::span<std::int32_t> tokens,
+                                           std::span<const std::int32_t> stops,
+                                           const Constraint& constraint,
+                                           const std::function<void(std::int32_t)>& each = {},
+                                           const std::function<bool()>& cancelled = {}) = 0;
   // How the steps from the next one on choose a token; a session starts with Sampling{}. The same
   // logits, tokens and seed give the same choice with every executor. invalid_argument: a sentence
   // that names the first value that makes no sense.
   virtual Result<void> set_sampling(const Sampling& sampling) = 0;
   // Forgets all positions from `length` on.
   virtual Result<void> rollback(int length) = 0;
+  // Forgets all positions and the last step's logits, and clears the KV cache. The memory stays: a
+  // session takes what its whole context needs when it opens, and gives it back when it goes.
+  virtual Result<void> reset() = 0;
+
+  // Keys and values (docs/services.md): of positions that are there, and all of these calls wait.
+  virtual Result<void> read_kv(const KvRange& range, std::span<float> values) = 0;
+  // Rounds to the cache's format. The steps from the next one on attend to what was written.
+  virtual Result<void> write_kv(const KvRange& range, std::span<const float> values) = 0;
+  // Of the first `positions`, at most `most` keys and as many values of each layer.
+  virtual Result<KvCapture> capture_kv(int positions, int most) = 0;
+  virtual Result<KvSnapshot> snapshot(int length) = 0;
+  // Puts a snapshot in place of all positions; there are no logits until the next step. It may be
+  // another session's, or a batch's, of the same model and KV format; else invalid_argument, and
+  // nothing changes. A failure on the way leaves no positions.
+  virtual Result<void> restore(const KvSnapshot& snapshot) = 0;
   // Bytes per second that a plain read kernel reaches on this device; 0 for the cpu executor.
   // Measured on the first call, which takes about 0.1 s and some scratch memory.
   virtual Result<double> read_rate() = 0;

@@ -1,0 +1,232 @@
+// Owns the way of keys and values between the caches of a sequence and the host.
+#include "runtime/kv_access.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "codegen/kernels/cached_rows.h"
+#include "runtime/model_fingerprint.h"
+
+namespace lathe {
+namespace {
+
+KernelKey heads_of(const Plan& plan) {
+  KernelKey key;
+  key.format = plan.options.kv;
+  key.kv_heads = plan.spec.kv_heads;
+  key.head_dim = plan.spec.head_dim;
+  return key;
+}
+
+Error no_memory(const char* what) {
+  return {Code::out_of_memory, fmt::format("There is no host memory for {}.", what), {}};
+}
+
+}  // namespace
+
+Result<void> move_on_host(std::span<const KvCopy> copies, KvMove move) {
+  for (const KvCopy& copy : copies) {
+    auto* cache = reinterpret_cast<std::byte*>(copy.cache);
+    if (move == KvMove::clear)
+      std::memset(cache, 0, copy.bytes);
+    else if (move == KvMove::to_host)
+      std::memcpy(copy.host, cache, copy.bytes);
+    else
+      std::memcpy(cache, copy.host, copy.bytes);
+  }
+  return {};
+}
+
+Result<void> move_on_device(const Driver& driver, CUstream stream, std::span<const KvCopy> copies,
+                            KvMove move) {
+  const auto queue = [&]() -> Result<void> {
+    for (const KvCopy& copy : copies) {
+      if (move == KvMove::clear)
+        LATHE_DRIVER_CALL(driver, cuMemsetD8Async, copy.cache, 0, copy.bytes, stream);
+      else if (move == KvMove::to_host)
+        LATHE_DRIVER_CALL(driver, cuMemcpyDtoHAsync, copy.host, copy.cache, copy.bytes, stream);
+      else
+        LATHE_DRIVER_CALL(driver, cuMemcpyHtoDAsync, copy.cache, copy.host, copy.bytes, stream);
+    }
+    return {};
+  };
+  Result<void> queued = queue();
+  if (!queued) {
+    driver.cuStreamSynchronize(stream);
+    return queued;
+  }
+  LATHE_DRIVER_CALL(driver, cuStreamSynchronize, stream);
+  return {};
+}
+
+std::size_t KvAccess::row_bytes() const {
+  return std::size_t(kv_position_bytes(plan_.options.kv, width()));
+}
+
+KvCopy KvAccess::rows_of(KvPart part, int layer, int first, int positions, std::byte* host) const {
+  const auto& caches = part == KvPart::keys ? addresses_.kv_k : addresses_.kv_v;
+  const std::uint64_t row = std::uint64_t(first_row_) + std::uint64_t(first);
+  return {caches[std::size_t(layer)] + row * row_bytes(), host,
+          std::size_t(positions) * row_bytes()};
+}
+
+std::vector<KvCopy> KvAccess::all_rows(int positions, std::byte* host) const {
+  std::vector<KvCopy> copies;
+  if (positions == 0) return copies;
+  for (int layer = 0; layer < plan_.spec.layers; ++layer) {
+    for (const KvPart part : {KvPart::keys, KvPart::values}) {
+      copies.push_back(rows_of(part, layer, 0, positions, host));
+      if (host) host += copies.back().bytes;
+    }
+  }
+  return copies;
+}
+
+Result<void> KvAccess::check_length(int length) const {
+  if (length >= 0 && length <= std::ssize(tokens_)) return {};
+  return Error{Code::out_of_range,
+               fmt::format("There are {} positions; {} were asked for.", tokens_.size(), length),
+               {}};
+}
+
+Result<void> KvAccess::check_range(const KvRange& range, std::size_t values) const {
+  if (range.part != KvPart::keys && range.part != KvPart::values)
+    return Error{Code::invalid_argument, "A KV range is of keys or of values.", {}};
+  if (range.layer < 0 || range.layer >= plan_.spec.layers)
+    return Error{
+        Code::out_of_range,
+        fmt::format("There is no layer {}: the model has {}.", range.layer, plan_.spec.layers),
+        {}};
+  if (range.first < 0 || range.positions < 0 ||
+      std::int64_t{range.first} + range.positions > std::ssize(tokens_))
+    return Error{Code::out_of_range,
+                 fmt::format("The {} positions from {} on are not all there: there are {}.",
+                             range.positions, range.first, tokens_.size()),
+                 {}};
+  const std::int64_t wanted = range.positions * width();
+  if (std::int64_t(values) == wanted) return {};
+  return Error{
+      Code::invalid_argument,
+      fmt::format("{} positions of {} KV heads of {} are {} values, not {}.", range.positions,
+                  plan_.spec.kv_heads, plan_.spec.head_dim, wanted, values),
+      {}};
+}
+
+void KvAccess::unpack(const std::byte* rows, int positions, float* values) const {
+  const KernelKey key = heads_of(plan_);
+  for (int p = 0; p < positions; ++p)
+    for (int head = 0; head < key.kv_heads; ++head, values += key.head_dim)
+      load_cached(key, cache_row(key, const_cast<std::byte*>(rows), p, head), values);
+}
+
+Result<void> KvAccess::read(const KvRange& range, std::span<float> values) const {
+  LATHE_TRY(check_range(range, values.size()));
+  if (range.positions == 0) return {};
+  try {
+    std::vector<std::byte> rows(std::size_t(range.positions) * row_bytes());
+    const KvCopy copy = rows_of(range.part, range.layer, range.first, range.positions, rows.data());
+    LATHE_TRY(move_({&copy, 1}, KvMove::to_host));
+    unpack(rows.data(), range.positions, values.data());
+  } catch (const std::bad_alloc&) {
+    return no_memory("keys and values on their way to the caller");
+  }
+  return {};
+}
+
+Result<void> KvAccess::write(const KvRange& range, std::span<const float> values) const {
+  LATHE_TRY(check_range(range, values.size()));
+  if (range.positions == 0) return {};
+  try {
+    std::vector<std::byte> rows(std::size_t(range.positions) * row_bytes());
+    const KernelKey key = heads_of(plan_);
+    const float* from = values.data();
+    for (int p = 0; p < range.positions; ++p)
+      for (int head = 0; head < key.kv_heads; ++head, from += key.head_dim)
+        store_cached(key, from, cache_row(key, rows.data(), p, head));
+    const KvCopy copy = rows_of(range.part, range.layer, range.first, range.positions, rows.data());
+    return move_({&copy, 1}, KvMove::to_cache);
+  } catch (const std::bad_alloc&) {
+    return no_memory("keys and values on their way to the cache");
+  }
+}
+
+Result<KvCapture> KvAccess::capture(int positions, int most) const {
+  LATHE_TRY(check_length(positions));
+  if (most < 0)
+    return Error{Code::invalid_argument,
+                 fmt::format("A capture of {} vectors of each layer cannot be.", most),
+                 {}};
+  const int heads = plan_.spec.kv_heads;
+  KvCapture capture;
+  capture.head_dim = plan_.spec.head_dim;
+  capture.vectors = int(std::min<std::int64_t>(std::int64_t{positions} * heads, most));
+  const int needed = (capture.vectors + heads - 1) / heads;  // positions
+  try {
+    const std::size_t of_layer = std::size_t(capture.vectors) * std::size_t(capture.head_dim);
+    capture.keys.resize(std::size_t(plan_.spec.layers) * of_layer);
+    capture.values.resize(capture.keys.size());
+    std::vector<std::byte> rows(2 * std::size_t(plan_.spec.layers) * std::size_t(needed) *
+                                row_bytes());
+    const std::vector<KvCopy> copies = all_rows(needed, rows.data());
+    LATHE_TRY(move_(copies, KvMove::to_host));
+    std::vector<float> unpacked(std::size_t(needed * width()));
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+      unpack(copies[i].host, needed, unpacked.data());
+      std::vector<float>& to = i % 2 == 0 ? capture.keys : capture.values;
+      std::copy_n(unpacked.begin(), of_layer,
+                  to.begin() + std::ptrdiff_t(i / 2) * std::ptrdiff_t(of_layer));
+    }
+  } catch (const std::bad_alloc&) {
+    return no_memory("a capture of keys and values");
+  }
+  return capture;
+}
+
+Result<KvSnapshot> KvAccess::snapshot(int length, const GgufFile& file) const {
+  LATHE_TRY(check_length(length));
+  KvSnapshot snapshot;
+  try {
+    snapshot.model_ = model_fingerprint(file, plan_);
+    snapshot.format_ = plan_.options.kv;
+    snapshot.tokens_.assign(tokens_.begin(), tokens_.begin() + length);
+    snapshot.rows_.resize(2 * std::size_t(plan_.spec.layers) * std::size_t(length) * row_bytes());
+    LATHE_TRY(move_(all_rows(length, snapshot.rows_.data()), KvMove::to_host));
+  } catch (const std::bad_alloc&) {
+    return no_memory("a snapshot of keys and values");
+  }
+  return snapshot;
+}
+
+Result<void> KvAccess::check(const KvSnapshot& snapshot, const GgufFile& file) const {
+  if (snapshot.format_ != plan_.options.kv)
+    return Error{Code::invalid_argument,
+                 fmt::format("The snapshot is of a KV cache in {}, this one is in {}.",
+                             row(snapshot.format_).name, row(plan_.options.kv).name),
+                 {}};
+  if (snapshot.model_ != model_fingerprint(file, plan_))
+    return Error{Code::invalid_argument,
+                 fmt::format("The snapshot is of another model than {}.", file.path()),
+                 {}};
+  if (snapshot.length() > plan_.options.context)
+    return Error{Code::out_of_range,
+                 fmt::format("The snapshot has {} positions, and the context has room for {}.",
+                             snapshot.length(), plan_.options.context),
+                 {}};
+  return {};
+}
+
+Result<void> KvAccess::restore(const KvSnapshot& snapshot) const {
+  // Only read from.
+  auto* rows = const_cast<std::byte*>(snapshot.rows_.data());
+  return move_(all_rows(snapshot.length(), rows), KvMove::to_cache);
+}
+
+Result<void> KvAccess::clear() const {
+  return move_(all_rows(plan_.options.context, nullptr), KvMove::clear);
+}
+
+}  // namespace lathe
