@@ -7,108 +7,24 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <optional>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
+#include "lathe/cpp/result.hpp"
 #include "lathe/lathe.h"
 
 namespace lathe::api {
-// By the binary interface: programs of two generations can share a process.
 inline namespace v0 {
-static_assert(LATHE_ABI_VERSION == 0);
-
-struct Error {
-  lathe_status status = LATHE_INTERNAL;
-  int driver_status = 0;  // the driver's CUresult, where a driver call failed
-  std::string message;    // one sentence
-  std::string text;       // the message and its details, one a line
-};
-
-inline Error last_error() {
-  lathe_error error = {};
-  error.struct_size = sizeof error;
-  if (lathe_last_error(&error) != LATHE_OK) return {};
-  return {error.status, error.driver_status, error.message, error.text};
-}
-
-// A value or an Error. Test it first; taking the absent one is undefined.
-template <typename T>
-class [[nodiscard]] Result {
- public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
-
-  explicit operator bool() const { return state_.index() == 0; }
-  T& operator*() & { return *std::get_if<0>(&state_); }
-  const T& operator*() const& { return *std::get_if<0>(&state_); }
-  T&& operator*() && { return std::move(*std::get_if<0>(&state_)); }
-  T* operator->() { return std::get_if<0>(&state_); }
-  const T* operator->() const { return std::get_if<0>(&state_); }
-  const Error& error() const { return *std::get_if<1>(&state_); }
-
- private:
-  std::variant<T, Error> state_;
-};
-
-template <>
-class [[nodiscard]] Result<void> {
- public:
-  Result() = default;
-  Result(Error error) : error_(std::move(error)) {}
-  explicit operator bool() const { return !error_; }
-  const Error& error() const { return *error_; }
-
- private:
-  std::optional<Error> error_;
-};
-
-// A C struct with its struct_size set and all else 0: sized<lathe_session_options>().
-template <typename Struct>
-Struct sized() {
-  Struct empty = {};
-  empty.struct_size = sizeof(Struct);
-  return empty;
-}
-
-inline Result<void> result_of(lathe_status status) {
-  if (status == LATHE_OK) return {};
-  return last_error();
-}
-
-// What a call wrote, or why it did not.
-template <typename T>
-Result<T> result_of(lathe_status status, T value) {
-  if (status == LATHE_OK) return value;
-  return last_error();
-}
 
 enum class Route : std::int32_t {
   automatic = LATHE_ROUTE_DEFAULT,
   nvrtc = LATHE_ROUTE_NVRTC,
   llvm = LATHE_ROUTE_LLVM,
   text = LATHE_ROUTE_TEXT,
-};
-
-// Owns a handle: moved, not copied.
-template <typename C, lathe_status (*close)(C*)>
-class Handle {
- public:
-  C* get() const { return handle_.get(); }
-
- protected:
-  explicit Handle(C* handle) : handle_(handle) {}
-
- private:
-  struct Close {
-    void operator()(C* handle) const { close(handle); }
-  };
-  std::unique_ptr<C, Close> handle_;
 };
 
 class Key : public Handle<lathe_key, lathe_key_close> {
@@ -249,6 +165,21 @@ class Model : public Handle<lathe_model, lathe_model_close> {
   using Handle::Handle;
 };
 
+// A prefix of a session or a sequence, by itself.
+class Snapshot : public Handle<lathe_snapshot, lathe_snapshot_close> {
+ public:
+  Result<lathe_snapshot_info> info() const {
+    auto info = sized<lathe_snapshot_info>();
+    const lathe_status status = lathe_snapshot_get_info(get(), &info);
+    return result_of(status, info);
+  }
+
+ private:
+  friend class Session;
+  friend class Batch;
+  using Handle::Handle;
+};
+
 class Session : public Handle<lathe_session, lathe_session_close> {
  public:
   static Result<Session> open(const Model& model) {
@@ -307,6 +238,67 @@ class Session : public Handle<lathe_session, lathe_session_close> {
     return result_of(lathe_session_set_sampling(get(), &sampling));
   }
 
+  Result<void> read_kv(const lathe_kv_range& range, std::span<float> values) {
+    return result_of(lathe_session_read_kv(get(), &range, values.data(), std::ssize(values)));
+  }
+  Result<void> write_kv(const lathe_kv_range& range, std::span<const float> values) {
+    return result_of(lathe_session_write_kv(get(), &range, values.data(), std::ssize(values)));
+  }
+  // Keys and values of all layers, and how many vectors each layer has.
+  struct Capture {
+    std::int32_t vectors = 0;
+    std::vector<float> keys, values;
+  };
+  Result<Capture> capture_kv(std::int32_t positions, std::int32_t most) {
+    const auto of = info();
+    if (!of) return of.error();
+    Capture capture;
+    if (lathe_session_capture_kv(get(), positions, most, nullptr, nullptr, 0, &capture.vectors))
+      return last_error();
+    const std::size_t floats =
+        std::size_t(of->layers) * std::size_t(of->head_dim) * std::size_t(capture.vectors);
+    capture.keys.resize(floats);
+    capture.values.resize(floats);
+    const lathe_status status =
+        lathe_session_capture_kv(get(), positions, most, capture.keys.data(), capture.values.data(),
+                                 std::int64_t(floats), &capture.vectors);
+    return result_of(status, std::move(capture));
+  }
+  Result<void> reset() { return result_of(lathe_session_reset(get())); }
+  Result<Snapshot> snapshot(std::int32_t length) {
+    lathe_snapshot* taken = nullptr;
+    if (lathe_session_snapshot(get(), length, &taken) != LATHE_OK) return last_error();
+    return Snapshot(taken);
+  }
+  Result<void> restore(const Snapshot& snapshot) {
+    return result_of(lathe_session_restore(get(), snapshot.get()));
+  }
+  Result<void> read_logits(std::int32_t first, std::span<float> to) {
+    return result_of(lathe_session_read_logits(get(), first, to.data(), count(to.size())));
+  }
+  // `allowed`: a bit for each token; no words at all: every token is.
+  Result<std::vector<lathe_scored_token>> likeliest(std::int32_t most,
+                                                    std::span<const std::uint32_t> allowed = {}) {
+    lathe_scored_token tokens[64];  // as many as can be asked for
+    std::int32_t found = 0;
+    if (lathe_session_get_likeliest(get(), allowed.data(), count(allowed.size()), most, tokens,
+                                    &found) != LATHE_OK)
+      return last_error();
+    return std::vector<lathe_scored_token>(tokens, tokens + found);
+  }
+  Result<std::int32_t> likeliest_of(std::span<const std::int32_t> ids) {
+    std::int32_t token = -1;
+    const lathe_status status =
+        lathe_session_get_likeliest_of(get(), ids.data(), count(ids.size()), &token);
+    return result_of(status, token);
+  }
+  Result<std::int32_t> choose(std::span<const std::uint32_t> allowed) {
+    std::int32_t token = -1;
+    const lathe_status status =
+        lathe_session_choose(get(), allowed.data(), count(allowed.size()), &token);
+    return result_of(status, token);
+  }
+
  private:
   static std::int32_t count(std::size_t values) { return static_cast<std::int32_t>(values); }
   using Handle::Handle;
@@ -314,3 +306,5 @@ class Session : public Handle<lathe_session, lathe_session_close> {
 
 }  // namespace v0
 }  // namespace lathe::api
+
+#include "lathe/cpp/batch.hpp"

@@ -15,7 +15,17 @@
 
 namespace lathe::c_api {
 
-enum class HandleKind : std::uint8_t { key = 1, compilers, ptx, device, kernel, model, session };
+enum class HandleKind : std::uint8_t {
+  key = 1,
+  compilers,
+  ptx,
+  device,
+  kernel,
+  model,
+  session,
+  batch,
+  snapshot
+};
 
 using Destroy = void (*)(void* object);
 

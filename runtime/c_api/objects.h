@@ -8,12 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "lathe/c/batch.h"
 #include "lathe/c/engine.h"
 #include "lathe/c/kernel.h"
+#include "lathe/c/services.h"
 #include "lathe/codegen/emit.h"
 #include "lathe/codegen/kernel_table.h"
 #include "lathe/plan/gguf.h"
 #include "lathe/plan/model_spec.h"
+#include "lathe/runtime/batch.h"
 #include "lathe/runtime/device.h"
 #include "lathe/runtime/session.h"
 #include "runtime/c_api/call.h"
@@ -87,6 +90,22 @@ struct SessionObject {
   static constexpr const char* noun = "session";
   std::unique_ptr<Session> session;
   int launches = 0;
+};
+
+struct BatchObject {
+  using Handle = lathe_batch;
+  static constexpr HandleKind kind = HandleKind::batch;
+  static constexpr const char* noun = "batch";
+  std::unique_ptr<Batch> batch;
+  int launches = 0;
+};
+
+struct SnapshotObject {
+  using Handle = lathe_snapshot;
+  static constexpr HandleKind kind = HandleKind::snapshot;
+  static constexpr const char* noun = "snapshot";
+  explicit SnapshotObject(KvSnapshot taken) : snapshot(std::move(taken)) {}
+  const KvSnapshot snapshot;
 };
 
 // Tests open devices on a driver of their own.

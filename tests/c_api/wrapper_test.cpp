@@ -45,6 +45,60 @@ TEST(Wrapper, DecodesAndMoves) {
   EXPECT_EQ(session.note(99).error().status, LATHE_INVALID_ARGUMENT);
 }
 
+TEST(Wrapper, HasTheServicesOfASession) {
+  const GgufImage image = tiny_model(model_shape(1));
+  const auto model = api::Model::open(image.bytes, "tiny");
+  ASSERT_TRUE(model);
+  auto options = api::sized<lathe_session_options>();
+  options.executor = LATHE_EXECUTOR_CPU;
+  options.threads = 1;
+  options.context = 16;
+  auto session = api::Session::open(*model, options);
+  ASSERT_TRUE(session) << session.error().text;
+  ASSERT_TRUE(session->feed(std::vector<std::int32_t>{3, 77}));
+
+  std::vector<float> keys(2 * 128);
+  const lathe_kv_range range = {LATHE_PART_KEYS, 0, 0, 2};
+  ASSERT_TRUE(session->read_kv(range, keys));
+  const auto capture = session->capture_kv(2, 3);
+  ASSERT_TRUE(capture) << capture.error().text;
+  EXPECT_EQ(capture->vectors, 3);
+  EXPECT_EQ(capture->keys, std::vector(keys.begin(), keys.begin() + 3 * 64));
+  EXPECT_EQ(capture->values.size(), capture->keys.size());
+  ASSERT_TRUE(session->write_kv(range, keys));
+
+  const std::vector<std::uint32_t> odd(5, 0xaaaaaaaau);
+  const auto best = session->likeliest(4, odd);
+  ASSERT_TRUE(best && best->size() == 4);
+  EXPECT_EQ(*session->choose(odd), best->front().token);
+  EXPECT_EQ(*session->likeliest_of(std::vector{best->at(2).token, best->at(1).token}),
+            best->at(1).token);
+  std::vector<float> logit(1);
+  ASSERT_TRUE(session->read_logits(best->front().token, logit));
+  EXPECT_EQ(logit[0], best->front().logit);
+
+  const auto snapshot = session->snapshot(1);
+  ASSERT_TRUE(snapshot);
+  EXPECT_EQ(snapshot->info()->length, 1);
+  ASSERT_TRUE(session->reset());
+  EXPECT_EQ(*session->length(), 0);
+  ASSERT_TRUE(session->restore(*snapshot));
+  EXPECT_EQ(*session->length(), 1);
+}
+
+TEST(Wrapper, OpensABatchOrSaysWhyNot) {
+  const GgufImage image = tiny_model(model_shape(1));
+  const auto model = api::Model::open(image.bytes, "tiny");
+  ASSERT_TRUE(model);
+  auto session = api::sized<lathe_session_options>();
+  session.executor = LATHE_EXECUTOR_CPU;
+  auto options = api::sized<lathe_batch_options>();
+  options.session = &session;
+  const auto refused = api::Batch::open(*model, options);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().status, LATHE_NOT_ELIGIBLE);
+}
+
 TEST(Wrapper, HasTheErrorOfTheCall) {
   const auto key = api::Key::parse("gemv.q4_k.k100.n1.w4");
   ASSERT_FALSE(key);

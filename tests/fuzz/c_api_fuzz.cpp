@@ -1,9 +1,11 @@
 // Calls the C functions in an order and with arguments that the input chooses: handles that are
 // open, closed, of another kind or null; structs of any size; numbers of any value. Pointers are
 // null or lead to as much as the contract asks for, for more no library can check.
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <vector>
 
 #include "lathe/lathe.h"
@@ -27,6 +29,7 @@ class Caller {
   explicit Caller(FuzzedDataProvider& input) : input_(input) {}
   ~Caller() {
     for (lathe_session* handle : sessions_) lathe_session_close(handle);
+    for (lathe_snapshot* handle : snapshots_) lathe_snapshot_close(handle);
     for (lathe_model* handle : models_) lathe_model_close(handle);
     for (lathe_ptx* handle : ptx_) lathe_ptx_close(handle);
     for (lathe_compilers* handle : compilers_) lathe_compilers_close(handle);
@@ -34,7 +37,7 @@ class Caller {
   }
 
   void call() {
-    switch (input_.ConsumeIntegralInRange(0, 23)) {
+    switch (input_.ConsumeIntegralInRange(0, 29)) {
       case 0:
         return open(
             keys_, [&](lathe_key** out) { return lathe_key_parse(text("gemv.q8_0.k64.n8"), out); });
@@ -105,6 +108,22 @@ class Caller {
         const char* note = nullptr;
         return seen(lathe_session_get_note(any(sessions_), number(-1, 3), &note));
       }
+      case 23:
+        return move_kv();
+      case 24:
+        return capture();
+      case 25:
+        return open(snapshots_, [&](lathe_snapshot** out) {
+          return lathe_session_snapshot(any(sessions_), number(-1, kMostContext), out);
+        });
+      case 26:
+        seen(lathe_session_restore(any(sessions_), any(snapshots_)));
+        return fill<lathe_snapshot_info>(
+            [&](auto* info) { return lathe_snapshot_get_info(any(snapshots_), info); });
+      case 27:
+        return seen(lathe_session_reset(any(sessions_)));
+      case 28:
+        return choose();
       default:
         return errors();
     }
@@ -164,7 +183,7 @@ class Caller {
 
   // Handles stay in their lists, so that later calls meet closed ones.
   void close() {
-    switch (input_.ConsumeIntegralInRange(0, 4)) {
+    switch (input_.ConsumeIntegralInRange(0, 5)) {
       case 0:
         return seen(lathe_key_close(any(keys_)));
       case 1:
@@ -173,6 +192,8 @@ class Caller {
         return seen(lathe_ptx_close(any(ptx_)));
       case 3:
         return seen(lathe_model_close(any(models_)));
+      case 4:
+        return seen(lathe_snapshot_close(any(snapshots_)));
       default:
         return seen(lathe_session_close(any(sessions_)));
     }
@@ -243,6 +264,13 @@ class Caller {
     run.cancel_user = &cancelled;
     if (input_.ConsumeBool())
       run.cancel = [](void* user) { return std::int32_t(*static_cast<bool*>(user)); };
+    std::uint32_t word = input_.ConsumeIntegral<std::uint32_t>();
+    run.constraint_user = &word;
+    if (input_.ConsumeBool())
+      run.constraint = [](void* user, const std::int32_t*, std::int32_t, std::uint32_t* allowed,
+                          std::int32_t words) {
+        for (std::int32_t i = 0; i < words; ++i) allowed[i] = *static_cast<std::uint32_t*>(user);
+      };
     std::int32_t chosen = 0;
     const std::int32_t count = input_.ConsumeIntegralInRange(-1, kMostTokens);
     const lathe_status status = lathe_session_generate_until(
@@ -269,6 +297,40 @@ class Caller {
     seen(lathe_session_set_sampling(any(sessions_), input_.ConsumeBool() ? &sampling : nullptr));
   }
 
+  void move_kv() {
+    std::array<float, 256> values = {};
+    const lathe_kv_range range = {number(-1, 2), number(-1, 2), number(-1, 3), number(-1, 4)};
+    const auto count = std::min<std::int64_t>(number(-1, 256), std::ssize(values));
+    float* at = input_.ConsumeIntegralInRange(0, 7) ? values.data() : nullptr;
+    seen(lathe_session_read_kv(any(sessions_), &range, at, count));
+    seen(lathe_session_write_kv(any(sessions_), &range, at, count));
+  }
+
+  void capture() {
+    std::array<float, 512> keys, values;
+    std::int32_t vectors = 0;
+    const bool sized = input_.ConsumeBool();
+    seen(lathe_session_capture_kv(any(sessions_), number(-1, 4), number(-1, 9),
+                                  sized ? keys.data() : nullptr, sized ? values.data() : nullptr,
+                                  std::ssize(keys), &vectors));
+  }
+
+  void choose() {
+    std::array<std::uint32_t, 4> allowed;
+    for (std::uint32_t& word : allowed) word = input_.ConsumeIntegral<std::uint32_t>();
+    const std::int32_t words = input_.ConsumeIntegralInRange(-1, int(allowed.size()));
+    const std::uint32_t* at = input_.ConsumeIntegralInRange(0, 7) ? allowed.data() : nullptr;
+    std::array<lathe_scored_token, 64> tokens;
+    std::array<std::int32_t, 4> ids = {token(), token(), token(), token()};
+    std::array<float, 16> logits;
+    std::int32_t count = 0, chosen = 0;
+    seen(lathe_session_get_likeliest(any(sessions_), at, words, number(-1, 65), tokens.data(),
+                                     &count));
+    seen(lathe_session_get_likeliest_of(any(sessions_), ids.data(), number(-1, 4) & 3, &chosen));
+    seen(lathe_session_choose(any(sessions_), at, words, &chosen));
+    seen(lathe_session_read_logits(any(sessions_), number(-1, 80), logits.data(), 16));
+  }
+
   // These functions leave the last error as it was, also where they refuse.
   void errors() {
     fill<lathe_error>([](lathe_error* error) {
@@ -289,6 +351,7 @@ class Caller {
   std::vector<lathe_ptx*> ptx_;
   std::vector<lathe_model*> models_;
   std::vector<lathe_session*> sessions_;
+  std::vector<lathe_snapshot*> snapshots_;
 };
 
 }  // namespace

@@ -96,8 +96,10 @@ typedef struct lathe_session_info {
   int64_t weight_bytes;
   int64_t kv_bytes;
   int64_t scratch_bytes;
-  int32_t chunk;     // tokens of a prompt read at once; 0: one by one, and a note says why
-  int32_t reserved;  // 0
+  int32_t chunk;   // tokens of a prompt read at once; 0: one by one, and a note says why
+  int32_t layers;  // of the KV cache, each with kv_heads x head_dim numbers a position
+  int32_t kv_heads;
+  int32_t head_dim;
 } lathe_session_info;
 
 // Plans, builds, loads and uploads; waits for the end. options may be NULL. Needs the model's
@@ -130,6 +132,12 @@ LATHE_API lathe_status lathe_session_generate(lathe_session* session, int32_t to
 // called lathe_session_generate_until, before it returns. Must not call Lathe with that session.
 typedef void (*lathe_token_listener)(void* user, int32_t token);
 
+// Says which tokens may come next, before each choice and while the GPU decodes; on that thread
+// too, and under the same rule. Sets bits in `allowed`, which has none to begin with: token i is
+// bit i % 32 of word i / 32. `chosen` are the tokens of the run so far.
+typedef void (*lathe_constraint)(void* user, const int32_t* chosen, int32_t count,
+                                 uint32_t* allowed, int32_t words);
+
 typedef struct lathe_run_options {
   size_t struct_size;
   const int32_t* stops;  // ids, at most 8: the first of them that is chosen is the last token
@@ -139,11 +147,16 @@ typedef struct lathe_run_options {
   void* listener_user;
   lathe_cancel cancel;  // may be NULL; asked every 8 tokens, which then are decoded at a time
   void* cancel_user;
+  // May be NULL. Else the host chooses each token, by the session's rules among those allowed,
+  // which takes longer; lathe_cancel is asked before each. A -1 is the last token: nothing was
+  // allowed.
+  lathe_constraint constraint;
+  void* constraint_user;
 } lathe_run_options;
 
 // lathe_session_generate that ends at a stop token, or once it is cancelled, which is LATHE_OK too:
 // *chosen is how many tokens there are. options may be NULL. After an end at a stop token before
-// `count` there are no logits until the next step.
+// `count` there are no logits until the next step; with a constraint there are.
 LATHE_API lathe_status lathe_session_generate_until(lathe_session* session, int32_t token,
                                                     const lathe_run_options* options,
                                                     int32_t* tokens, int32_t count,

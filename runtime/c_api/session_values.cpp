@@ -1,0 +1,134 @@
+// Owns what the C functions about sessions and batches have in common.
+#include "runtime/c_api/session_values.h"
+
+namespace lathe::c_api {
+namespace {
+
+Result<ExecutorKind> executor_of(std::int32_t number) {
+  switch (number) {
+    case LATHE_EXECUTOR_DEFAULT:
+    case LATHE_EXECUTOR_GRAPH:
+      return ExecutorKind::graph;
+    case LATHE_EXECUTOR_EAGER:
+      return ExecutorKind::eager;
+    case LATHE_EXECUTOR_MEGA:
+      return ExecutorKind::mega;
+    case LATHE_EXECUTOR_CPU:
+      return ExecutorKind::cpu;
+    case LATHE_EXECUTOR_AUTO:
+      return ExecutorKind::automatic;
+  }
+  return unknown_number("executor", number);
+}
+
+Result<Fusion> fusion_of(std::int32_t number) {
+  switch (number) {
+    case LATHE_FUSION_AUTOMATIC:
+      return Fusion::automatic;
+    case LATHE_FUSION_NONE:
+      return Fusion::none;
+    case LATHE_FUSION_FULL:
+      return Fusion::full;
+  }
+  return unknown_number("fusion", number);
+}
+
+Result<Format> kv_format_of(std::int32_t number) {
+  switch (number) {
+    case LATHE_KV_F32:
+      return Format::f32;
+    case LATHE_KV_F16:
+      return Format::f16;
+    case LATHE_KV_Q8_0:
+      return Format::q8_0;
+  }
+  return unknown_number("KV format", number);
+}
+
+}  // namespace
+
+Result<SessionOptions> session_options_of(const lathe_session_options& given) {
+  SessionOptions options;
+  LATHE_ASSIGN(options.executor, executor_of(given.executor));
+  LATHE_ASSIGN(options.plan.fusion, fusion_of(given.fusion));
+  LATHE_ASSIGN(options.plan.kv, kv_format_of(given.kv_format));
+  options.plan.context = given.context;
+  options.plan.attention_splits = given.attention_splits;
+  if (given.chunk != 0) options.plan.chunk = given.chunk == -1 ? 0 : given.chunk;
+  options.threads = given.threads;
+  if (given.device) {
+    LATHE_ASSIGN(const DeviceObject* device, find<DeviceObject>(given.device));
+    options.kernels = device->device;
+  }
+  options.stream = given.stream;
+  options.progress = progress_of(given.progress, given.progress_user);
+  options.cancelled = cancelled_of(given.cancel, given.cancel_user);
+  return options;
+}
+
+Sampling sampling_of(const lathe_sampling& given) {
+  Sampling rules;
+  rules.temperature = given.temperature;
+  rules.top_k = given.top_k;
+  if (given.top_p != 0) rules.top_p = given.top_p;
+  rules.min_p = given.min_p;
+  if (given.repeat_penalty != 0) rules.repeat_penalty = given.repeat_penalty;
+  if (given.repeat_last != 0) rules.repeat_last = given.repeat_last;
+  rules.seed = given.seed;
+  return rules;
+}
+
+lathe_session_info session_info_of(const SessionReport& report, const Plan& plan, int launches) {
+  return {.struct_size = 0,
+          .device = report.device.c_str(),
+          .executor = report.executor.c_str(),
+          .routes = report.routes.c_str(),
+          .assembler = report.assembler.c_str(),
+          .vocabulary = plan.spec.vocab,
+          .context = plan.options.context,
+          .launches = launches,
+          .kernels_built = report.kernels_built,
+          .kernels_from_cache = report.kernels_from_cache,
+          .note_count = std::int32_t(report.notes.size()),
+          .build_seconds = report.build_seconds,
+          .upload_seconds = report.upload_seconds,
+          .weight_bytes = report.weight_bytes,
+          .kv_bytes = report.kv_bytes,
+          .scratch_bytes = report.scratch_bytes,
+          .chunk = report.chunk,
+          .layers = plan.spec.layers,
+          .kv_heads = plan.spec.kv_heads,
+          .head_dim = plan.spec.head_dim};
+}
+
+Result<const char*> note_of(const SessionReport& report, std::int32_t index) {
+  if (index < 0 || std::size_t(index) >= report.notes.size()) return unknown_number("note", index);
+  return report.notes[std::size_t(index)].c_str();
+}
+
+std::int32_t number_of_kv_format(Format format) {
+  if (format == Format::f16) return LATHE_KV_F16;
+  return format == Format::q8_0 ? LATHE_KV_Q8_0 : LATHE_KV_F32;
+}
+
+Result<TokenSet> token_set_of(const std::uint32_t* allowed, std::int32_t words) {
+  LATHE_TRY(check_array(allowed, "allowed", words));
+  return TokenSet(allowed, std::size_t(words));
+}
+
+Result<KvRange> kv_range_of(const lathe_kv_range* range) {
+  LATHE_NOT_NULL(range);
+  if (range->part != LATHE_PART_KEYS && range->part != LATHE_PART_VALUES)
+    return unknown_number("part", range->part);
+  return KvRange{range->part == LATHE_PART_KEYS ? KvPart::keys : KvPart::values, range->layer,
+                 range->first, range->positions};
+}
+
+Result<void> check_floats(const float* values, std::int64_t count) {
+  if (count < 0)
+    return Error{Code::invalid_argument, fmt::format("The count of values is {}.", count), {}};
+  if (count > 0 && !values) return null_argument("values");
+  return {};
+}
+
+}  // namespace lathe::c_api

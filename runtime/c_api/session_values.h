@@ -1,0 +1,31 @@
+// Owns what the C functions about sessions and batches have in common: options, sampling rules,
+// reports, sets of tokens, and the look-up of a session.
+#pragma once
+
+#include "runtime/c_api/objects.h"
+
+namespace lathe::c_api {
+
+Result<SessionOptions> session_options_of(const lathe_session_options& given);
+// Its defaults stand for the zeros.
+Sampling sampling_of(const lathe_sampling& given);
+lathe_session_info session_info_of(const SessionReport& report, const Plan& plan, int launches);
+Result<const char*> note_of(const SessionReport& report, std::int32_t index);
+std::int32_t number_of_kv_format(Format format);
+
+// None where there are no words.
+Result<TokenSet> token_set_of(const std::uint32_t* allowed, std::int32_t words);
+Result<KvRange> kv_range_of(const lathe_kv_range* range);
+// Ok when `count` floats can be at `values`.
+Result<void> check_floats(const float* values, std::int64_t count);
+
+// Runs the body of a function on an open session.
+template <typename Body>
+lathe_status with_session(const lathe_session* session, const Body& body) {
+  return guarded([&]() -> Result<void> {
+    LATHE_ASSIGN(const SessionObject* object, find<SessionObject>(session));
+    return body(*object->session);
+  });
+}
+
+}  // namespace lathe::c_api

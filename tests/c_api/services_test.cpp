@@ -1,0 +1,218 @@
+// Holds the C functions about keys and values, snapshots and allowed tokens to the library's own
+// results, and to their contract for what is wrong.
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "runtime/c_api/objects.h"
+#include "tests/c_api/fixture.h"
+#include "tests/plan/gguf_writer.h"
+#include "tests/runtime/tiny_model.h"
+
+namespace lathe::testing {
+namespace {
+
+using Floats = std::vector<float>;
+using Tokens = std::vector<std::int32_t>;
+using Words = std::vector<std::uint32_t>;
+
+constexpr std::int32_t kVocabulary = 160, kHeads = 2, kHeadDim = 64, kWidth = kHeads * kHeadDim;
+constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
+
+class ServiceFunctions : public ::testing::Test {
+ protected:
+  ServiceFunctions() {
+    lathe_model* model = nullptr;
+    EXPECT_EQ(lathe_model_open_bytes(image_.bytes.data(), image_.bytes.size(), "tiny", &model),
+              LATHE_OK);
+    model_.reset(model);
+    session_ = open(LATHE_KV_F16);
+    EXPECT_EQ(lathe_session_feed(session_.get(), prompt_.data(), 3), LATHE_OK) << last_message();
+    SessionOptions options;
+    options.executor = ExecutorKind::cpu;
+    options.plan.context = 16;
+    options.plan.kv = Format::f16;
+    options.threads = 1;
+    direct_ = Session::open(make_model(1), options).value();
+    EXPECT_TRUE(direct_->feed(prompt_));
+  }
+  SessionHandle open(std::int32_t kv_format) {
+    auto options = api::sized<lathe_session_options>();
+    options.executor = LATHE_EXECUTOR_CPU;
+    options.context = 16;
+    options.threads = 1;
+    options.kv_format = kv_format;
+    lathe_session* session = nullptr;
+    EXPECT_EQ(lathe_session_open(model_.get(), &options, &session), LATHE_OK) << last_message();
+    return SessionHandle(session);
+  }
+
+  const GgufImage image_ = tiny_model(model_shape(1));
+  const Tokens prompt_ = {3, 77, 5};
+  Model model_;
+  SessionHandle session_;
+  std::unique_ptr<Session> direct_;
+};
+
+TEST_F(ServiceFunctions, ReadAndWriteKeysAndValues) {
+  auto info = api::sized<lathe_session_info>();
+  ASSERT_EQ(lathe_session_get_info(session_.get(), &info), LATHE_OK);
+  EXPECT_EQ(info.layers, 1);
+  EXPECT_EQ(info.kv_heads, kHeads);
+  EXPECT_EQ(info.head_dim, kHeadDim);
+  lathe_kv_range range = {LATHE_PART_VALUES, 0, 1, 2};
+  Floats found(2 * kWidth, kPoison), expected(2 * kWidth);
+  ASSERT_EQ(lathe_session_read_kv(session_.get(), &range, found.data(), 2 * kWidth), LATHE_OK)
+      << last_message();
+  ASSERT_TRUE(direct_->read_kv({KvPart::values, 0, 1, 2}, expected));
+  EXPECT_EQ(found, expected);
+  std::ranges::reverse(found);
+  ASSERT_EQ(lathe_session_write_kv(session_.get(), &range, found.data(), 2 * kWidth), LATHE_OK);
+  Floats again(2 * kWidth, kPoison);
+  ASSERT_EQ(lathe_session_read_kv(session_.get(), &range, again.data(), 2 * kWidth), LATHE_OK);
+  EXPECT_EQ(again, found);
+
+  const auto refused = [&](lathe_kv_range wrong, float* values, std::int64_t count,
+                           lathe_status status, const char* words) {
+    EXPECT_REFUSED(lathe_session_read_kv(session_.get(), &wrong, values, count), status, words);
+    EXPECT_REFUSED(lathe_session_write_kv(session_.get(), &wrong, values, count), status, words);
+  };
+  refused({2, 0, 0, 1}, again.data(), kWidth, LATHE_INVALID_ARGUMENT, "part number 2");
+  refused({0, 1, 0, 1}, again.data(), kWidth, LATHE_OUT_OF_RANGE, "no layer 1");
+  refused({0, 0, 2, 2}, again.data(), 2 * kWidth, LATHE_OUT_OF_RANGE, "there are 3");
+  refused({0, 0, 0, 1}, again.data(), 7, LATHE_INVALID_ARGUMENT, "not 7");
+  refused({0, 0, 0, 1}, again.data(), -1, LATHE_INVALID_ARGUMENT, "-1");
+  refused({0, 0, 0, 1}, nullptr, kWidth, LATHE_INVALID_ARGUMENT, "values");
+  EXPECT_REFUSED(lathe_session_read_kv(session_.get(), nullptr, again.data(), 1),
+                 LATHE_INVALID_ARGUMENT, "range");
+}
+
+TEST_F(ServiceFunctions, CaptureIntoTheCallersMemory) {
+  std::int32_t vectors = -1;
+  ASSERT_EQ(lathe_session_capture_kv(session_.get(), 3, 5, nullptr, nullptr, 0, &vectors), LATHE_OK)
+      << last_message();
+  ASSERT_EQ(vectors, 5);
+  Floats keys(5 * kHeadDim, kPoison), values(5 * kHeadDim, kPoison);
+  ASSERT_EQ(lathe_session_capture_kv(session_.get(), 3, 5, keys.data(), values.data(), 5 * kHeadDim,
+                                     &vectors),
+            LATHE_OK);
+  const KvCapture expected = direct_->capture_kv(3, 5).value();
+  EXPECT_EQ(keys, expected.keys);
+  EXPECT_EQ(values, expected.values);
+  EXPECT_REFUSED(
+      lathe_session_capture_kv(session_.get(), 3, 5, keys.data(), values.data(), 7, &vectors),
+      LATHE_INVALID_ARGUMENT, "room for 7");
+  EXPECT_REFUSED(lathe_session_capture_kv(session_.get(), 3, 5, keys.data(), nullptr, 7, &vectors),
+                 LATHE_INVALID_ARGUMENT, "values");
+  EXPECT_REFUSED(lathe_session_capture_kv(session_.get(), 4, 5, nullptr, nullptr, 0, &vectors),
+                 LATHE_OUT_OF_RANGE, "4 were asked for");
+}
+
+TEST_F(ServiceFunctions, ReturnToASnapshot) {
+  lathe_snapshot* snapshot = nullptr;
+  ASSERT_EQ(lathe_session_snapshot(session_.get(), 2, &snapshot), LATHE_OK) << last_message();
+  ASSERT_EQ(lathe_session_rollback(session_.get(), 2), LATHE_OK);
+  Tokens expected(5), found(5);
+  ASSERT_EQ(lathe_session_generate(session_.get(), 40, expected.data(), 5), LATHE_OK);
+  session_.reset();  // it outlives where it came from
+  auto info = api::sized<lathe_snapshot_info>();
+  ASSERT_EQ(lathe_snapshot_get_info(snapshot, &info), LATHE_OK);
+  EXPECT_EQ(Tokens(info.tokens, info.tokens + info.length), Tokens({3, 77}));
+  EXPECT_EQ(info.kv_format, LATHE_KV_F16);
+  EXPECT_EQ(info.bytes, 2 * 2 * 2 * kWidth);
+
+  const SessionHandle other = open(LATHE_KV_F16), f32 = open(LATHE_KV_F32);
+  ASSERT_EQ(lathe_session_step(other.get(), 9), LATHE_OK);
+  ASSERT_EQ(lathe_session_restore(other.get(), snapshot), LATHE_OK) << last_message();
+  ASSERT_EQ(lathe_session_generate(other.get(), 40, found.data(), 5), LATHE_OK);
+  EXPECT_EQ(found, expected);
+  EXPECT_REFUSED(lathe_session_restore(f32.get(), snapshot), LATHE_INVALID_ARGUMENT,
+                 "KV cache in f16, this one is in f32");
+  ASSERT_EQ(lathe_session_reset(other.get()), LATHE_OK);
+  std::int32_t length = -1, token = 0;
+  ASSERT_EQ(lathe_session_get_length(other.get(), &length), LATHE_OK);
+  EXPECT_EQ(length, 0);
+  EXPECT_REFUSED(lathe_session_get_sampled(other.get(), &token), LATHE_INVALID_ARGUMENT,
+                 "first step");
+  EXPECT_REFUSED(lathe_session_snapshot(other.get(), 1, &snapshot), LATHE_OUT_OF_RANGE, "1 were");
+  EXPECT_REFUSED(lathe_session_snapshot(other.get(), 0, nullptr), LATHE_INVALID_ARGUMENT,
+                 "snapshot");
+  ASSERT_EQ(lathe_snapshot_close(snapshot), LATHE_OK);
+  EXPECT_REFUSED(lathe_session_restore(other.get(), snapshot), LATHE_INVALID_ARGUMENT,
+                 "snapshot is closed");
+  EXPECT_REFUSED(lathe_snapshot_close(snapshot), LATHE_INVALID_ARGUMENT, "snapshot is closed");
+}
+
+TEST_F(ServiceFunctions, TellLogitsAndTheLikeliest) {
+  const std::span<const float> logits = direct_->logits().value();
+  Floats piece(10, kPoison);
+  ASSERT_EQ(lathe_session_read_logits(session_.get(), 30, piece.data(), 10), LATHE_OK);
+  EXPECT_TRUE(std::equal(piece.begin(), piece.end(), logits.begin() + 30));
+  EXPECT_REFUSED(lathe_session_read_logits(session_.get(), 155, piece.data(), 10),
+                 LATHE_OUT_OF_RANGE, "155");
+  const Words odd(token_set_words(kVocabulary), 0xaaaaaaaau), none(odd.size());
+  std::vector<lathe_scored_token> tokens(64);
+  std::int32_t count = -1;
+  for (const Words& allowed : {Words{}, odd, none}) {
+    ASSERT_EQ(lathe_session_get_likeliest(session_.get(), allowed.data(),
+                                          std::int32_t(allowed.size()), 8, tokens.data(), &count),
+              LATHE_OK)
+        << last_message();
+    const auto expected = likeliest_tokens(logits, 8, allowed).value();
+    ASSERT_EQ(std::size_t(count), expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(tokens[i].token, expected[i].id);
+      EXPECT_EQ(tokens[i].logit, expected[i].logit);
+    }
+  }
+  EXPECT_REFUSED(lathe_session_get_likeliest(session_.get(), nullptr, 0, 65, tokens.data(), &count),
+                 LATHE_INVALID_ARGUMENT, "65 tokens");
+  EXPECT_REFUSED(
+      lathe_session_get_likeliest(session_.get(), odd.data(), 1, 1, tokens.data(), &count),
+      LATHE_INVALID_ARGUMENT, "1 words");
+  const Tokens list = {9, 2, 33};
+  std::int32_t token = -2;
+  ASSERT_EQ(lathe_session_get_likeliest_of(session_.get(), list.data(), 3, &token), LATHE_OK);
+  EXPECT_EQ(token, likeliest_of(logits, list).value());
+  ASSERT_EQ(lathe_session_get_likeliest_of(session_.get(), nullptr, 0, &token), LATHE_OK);
+  EXPECT_EQ(token, -1);
+  const std::int32_t wrong = kVocabulary;
+  EXPECT_REFUSED(lathe_session_get_likeliest_of(session_.get(), &wrong, 1, &token),
+                 LATHE_OUT_OF_RANGE, "Token 160");
+}
+
+TEST_F(ServiceFunctions, ChooseAmongTheAllowed) {
+  const Words odd(token_set_words(kVocabulary), 0xaaaaaaaau), none(odd.size());
+  const auto words = std::int32_t(odd.size());
+  std::int32_t token = -2;
+  ASSERT_EQ(lathe_session_choose(session_.get(), odd.data(), words, &token), LATHE_OK);
+  EXPECT_EQ(token, direct_->choose(odd).value());
+  ASSERT_EQ(lathe_session_choose(session_.get(), nullptr, 0, &token), LATHE_OK);
+  EXPECT_EQ(token, direct_->sampled().value());
+  ASSERT_EQ(lathe_session_choose(session_.get(), none.data(), words, &token), LATHE_OK);
+  EXPECT_EQ(token, -1);
+  EXPECT_REFUSED(lathe_session_choose(session_.get(), nullptr, words, &token),
+                 LATHE_INVALID_ARGUMENT, "allowed");
+
+  // Odd tokens, until the fourth has nothing to be.
+  auto run = api::sized<lathe_run_options>();
+  run.constraint = [](void* user, const std::int32_t* chosen, std::int32_t count,
+                      std::uint32_t* allowed, std::int32_t of) {
+    if (count > 0) static_cast<Tokens*>(user)->push_back(chosen[count - 1]);
+    if (count < 3) std::fill_n(allowed, of, 0xaaaaaaaau);
+  };
+  Tokens seen, tokens(9, -7);
+  run.constraint_user = &seen;
+  std::int32_t count = 0;
+  ASSERT_EQ(lathe_session_generate_until(session_.get(), token = 4, &run, tokens.data(), 9, &count),
+            LATHE_OK)
+      << last_message();
+  ASSERT_EQ(count, 4);
+  EXPECT_EQ(seen, Tokens(tokens.begin(), tokens.begin() + 3));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(tokens[std::size_t(i)] % 2, 1);
+  EXPECT_EQ(tokens[3], -1);
+  EXPECT_EQ(tokens[4], -7);
+}
+
+}  // namespace
+}  // namespace lathe::testing
