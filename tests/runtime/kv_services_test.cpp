@@ -10,6 +10,7 @@
 
 #include "runtime/session_base.h"
 #include "tests/runtime/fake_driver.h"
+#include "tests/runtime/session_services.h"
 #include "tests/runtime/tiny_model.h"
 #include "verification/random.h"
 
@@ -288,6 +289,12 @@ TEST_P(KvServices, AResetLeavesNoText) {
                has_text(at.kv_v[1]));
   step_all(*session, prompt_);
   EXPECT_EQ(logits(*session), before);
+}
+
+TEST_P(KvServices, AreWhatTheyAreOnAnyDevice) {
+  const auto session = open(), other = open();
+  ASSERT_TRUE(session && other);
+  expect_services(*session, *other);
 }
 
 TEST_P(KvServices, WhatIsWrongIsRefusedByName) {
