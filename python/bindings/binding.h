@@ -45,14 +45,25 @@ class Callback {
   // Wants the lock. Notices a Ctrl-C of the user's too.
   template <typename... Arguments>
   nb::object call(Arguments&&... arguments) {
-    if (failed()) return {};
+    nb::object answer;
+    try_to([&](const nb::object& callable) {
+      answer = callable(std::forward<Arguments>(arguments)...);
+    });
+    return answer;
+  }
+  // The same for whoever looks into what it returns.
+  template <typename Body>
+  void try_to(const Body& body) {
+    if (failed()) return;
     try {
       notice_signals();
-      if (given() && !failed()) return callable_(std::forward<Arguments>(arguments)...);
+      if (given() && !failed()) body(callable_);
     } catch (nb::python_error& error) {
       failure_.emplace(std::move(error));
+    } catch (const std::exception& error) {
+      PyErr_SetString(PyExc_ValueError, error.what());
+      failure_.emplace(nb::python_error());
     }
-    return {};
   }
   void notice_signals() {
     if (!failed() && PyErr_CheckSignals() != 0) failure_.emplace(nb::python_error());
@@ -70,6 +81,7 @@ class Callback {
 void tell_progress(void* callback, const char* what, std::int64_t done, std::int64_t total);
 
 void bind_arrays(nb::module_& module);
+void bind_batches(nb::module_& module);
 void bind_errors(nb::module_& module);
 void bind_kernels(nb::module_& module);
 void bind_sessions(nb::module_& module);

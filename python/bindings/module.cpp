@@ -1,4 +1,4 @@
-// Owns the module's entry: a part each for errors, arrays, kernels and sessions.
+// Owns the module's entry: a part each for errors, arrays, kernels, sessions and batches.
 #include "binding.h"
 
 NB_MODULE(_lathe, module) {
@@ -7,4 +7,5 @@ NB_MODULE(_lathe, module) {
   lathe::python::bind_arrays(module);
   lathe::python::bind_kernels(module);
   lathe::python::bind_sessions(module);
+  lathe::python::bind_batches(module);
 }

@@ -1,64 +1,17 @@
 // Owns the engine level: model files and sessions. The comments of lathe/c/engine.h hold.
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 
-#include "binding.h"
+#include "engine.h"
 
 namespace lathe::python {
 namespace {
 
 using namespace nb::literals;
-
-enum class Executor : std::int32_t {};  // its numbers are the C header's
-enum class Fusion : std::int32_t {};
-enum class KvFormat : std::int32_t {};
-
-constexpr auto number = [](auto enumerator) { return static_cast<std::int32_t>(enumerator); };
-
-// A file, or bytes that stay as they are because Python's own are immutable.
-struct Model {
-  api::Model handle;
-  nb::object bytes;
-};
-
-class Session {
- public:
-  Session(api::Session session, nb::object model) : session_(std::move(session)), model_(model) {}
-
-  // Runs a call with the session. One at a time, from one thread, and not from a callback.
-  template <typename Call>
-  auto use(const Call& call) {
-    if (busy_.exchange(true))
-      throw std::runtime_error(
-          "This session is at work: in another thread, or below this callback.");
-    struct Release {
-      std::atomic<bool>& busy;
-      ~Release() { busy = false; }
-    } const release{busy_};
-    if (!session_) throw std::runtime_error("This session is closed.");
-    return call(*session_);
-  }
-  void close() {
-    if (!session_) return;
-    use([&](api::Session&) {
-      const nb::gil_scoped_release released;
-      session_.reset();
-    });
-    model_.reset();
-  }
-  bool closed() const { return !session_; }
-
- private:
-  std::optional<api::Session> session_;
-  nb::object model_;  // its bytes are what weights are read from
-  std::atomic<bool> busy_ = false;
-};
 
 template <auto member>
 auto model_member() {
@@ -76,33 +29,19 @@ void open_session(Session* self, const nb::handle& model, Executor executor, Fus
                   KvFormat kv_format, int context, int attention_splits, int threads,
                   const api::Device* device, std::uintptr_t stream, nb::object progress) {
   Callback callback(std::move(progress));
-  auto options = api::sized<lathe_session_options>();
-  options.executor = number(executor);
-  options.fusion = number(fusion);
-  options.kv_format = number(kv_format);
-  options.context = context;
-  options.attention_splits = attention_splits;
-  options.threads = threads;
-  options.device = device ? device->get() : nullptr;
-  options.stream = reinterpret_cast<CUstream_st*>(stream);
-  options.progress = tell_progress;
-  options.progress_user = &callback;
-  options.cancel = [](void* user) -> std::int32_t {
-    const nb::gil_scoped_acquire acquired;
-    auto& told = *static_cast<Callback*>(user);
-    told.notice_signals();
-    return told.failed();
-  };
-  options.cancel_user = &callback;
+  const lathe_session_options options = session_options(
+      executor, fusion, kv_format, context, attention_splits, threads, device, stream, callback);
   const Model& of = nb::cast<const Model&>(model);
   auto opened = unlocked([&] { return api::Session::open(of.handle, options); });
   callback.rethrow();
-  new (self) Session(value_of(std::move(opened)), nb::borrow(model));
+  new (self) Session("session", value_of(std::move(opened)), nb::borrow(model));
 }
 
-// What a run of tokens asks of Python: a listener that may say no, and Ctrl-C.
+// What a run of tokens asks of Python: a listener that may say no, which tokens are allowed, and
+// Ctrl-C.
 struct Run {
   Callback listener;
+  Callback constraint;
   bool stopped = false;
 };
 
@@ -117,13 +56,28 @@ std::int32_t run_is_over(void* user) {
   const nb::gil_scoped_acquire acquired;
   Run& run = *static_cast<Run*>(user);
   run.listener.notice_signals();
-  return run.stopped || run.listener.failed();
+  return run.stopped || run.listener.failed() || run.constraint.failed();
+}
+
+// What the function returns are the words.
+void constrain(void* user, const std::int32_t* chosen, std::int32_t count, std::uint32_t* allowed,
+               std::int32_t words) {
+  const nb::gil_scoped_acquire acquired;
+  Run& run = *static_cast<Run*>(user);
+  run.constraint.try_to([&](const nb::object& function) {
+    const nb::object answer = function(std::vector<std::int32_t>(chosen, chosen + count));
+    const auto set = nb::cast<GivenWords>(answer);
+    if (set.size() != std::size_t(words))
+      throw nb::value_error("The constraint's set of tokens has another size than token_set()'s.");
+    std::copy_n(set.data(), set.size(), allowed);
+  });
 }
 
 std::vector<std::int32_t> generate(Session& self, std::int32_t token, int count,
-                                   const std::vector<std::int32_t>& stops, nb::object listener) {
+                                   const std::vector<std::int32_t>& stops, nb::object listener,
+                                   nb::object constraint) {
   std::vector<std::int32_t> tokens(std::size_t(std::max(count, 0)));
-  Run run{Callback(std::move(listener))};
+  Run run{Callback(std::move(listener)), Callback(std::move(constraint))};
   auto options = api::sized<lathe_run_options>();
   options.stops = stops.data();
   options.stop_count = std::int32_t(stops.size());
@@ -131,23 +85,19 @@ std::vector<std::int32_t> generate(Session& self, std::int32_t token, int count,
   options.listener_user = &run;
   options.cancel = run_is_over;
   options.cancel_user = &run;
+  options.constraint = run.constraint.given() ? constrain : nullptr;
+  options.constraint_user = &run;
   self.use([&](api::Session& session) {
     const auto chosen = unlocked([&] { return session.generate_until(token, tokens, options); });
     run.listener.rethrow();
+    run.constraint.rethrow();
     tokens.resize(std::size_t(value_of(chosen)));
   });
   return tokens;
 }
 
-nb::ndarray<nb::numpy, float, nb::ndim<1>> logits(Session& self) {
-  return self.use([&](api::Session& session) {
-    const std::span<const float> values = value_of(unlocked([&] { return session.logits(); }));
-    auto copy = std::make_unique<float[]>(values.size());
-    std::ranges::copy(values, copy.get());
-    const nb::capsule owner(copy.get(),
-                            [](void* data) noexcept { delete[] static_cast<float*>(data); });
-    return nb::ndarray<nb::numpy, float, nb::ndim<1>>(copy.release(), {values.size()}, owner);
-  });
+Floats<1> logits(Session& self) {
+  return copied(self.run([](api::Session& session) { return session.logits(); }));
 }
 
 std::vector<std::string> notes(Session& self) {
@@ -216,15 +166,45 @@ void bind_options(nb::module_& module) {
       .value("F32", KvFormat(LATHE_KV_F32))
       .value("F16", KvFormat(LATHE_KV_F16))
       .value("Q8_0", KvFormat(LATHE_KV_Q8_0));
+  nb::enum_<KvPart>(module, "KvPart", nb::is_arithmetic(), "Which half of a KV cache.")
+      .value("KEYS", KvPart(LATHE_PART_KEYS))
+      .value("VALUES", KvPart(LATHE_PART_VALUES));
 }
 
 }  // namespace
 
+lathe_session_options session_options(Executor executor, Fusion fusion, KvFormat kv_format,
+                                      int context, int attention_splits, int threads,
+                                      const api::Device* device, std::uintptr_t stream,
+                                      Callback& callback) {
+  auto options = api::sized<lathe_session_options>();
+  options.executor = number(executor);
+  options.fusion = number(fusion);
+  options.kv_format = number(kv_format);
+  options.context = context;
+  options.attention_splits = attention_splits;
+  options.threads = threads;
+  options.device = device ? device->get() : nullptr;
+  options.stream = reinterpret_cast<CUstream_st*>(stream);
+  options.progress = tell_progress;
+  options.progress_user = &callback;
+  options.cancel = [](void* user) -> std::int32_t {
+    const nb::gil_scoped_acquire acquired;
+    auto& told = *static_cast<Callback*>(user);
+    told.notice_signals();
+    return told.failed();
+  };
+  options.cancel_user = &callback;
+  return options;
+}
+
 void bind_sessions(nb::module_& module) {
   bind_model(module);
   bind_options(module);
+  bind_snapshots(module);
   using Info = lathe_session_info;
-  nb::class_<Session>(module, "Session", "One sequence at batch 1, one thread at a time.")
+  nb::class_<Session> session(module, "Session", "One sequence at batch 1, one thread at a time.");
+  session
       .def(
           "__init__", &open_session, "model"_a, "executor"_a, "fusion"_a, "kv_format"_a,
           "context"_a, "attention_splits"_a, "threads"_a, "device"_a.none(), "stream"_a,
@@ -241,6 +221,9 @@ void bind_sessions(nb::module_& module) {
       .def_prop_ro("assembler", session_member<&Info::assembler>())
       .def_prop_ro("vocabulary", session_member<&Info::vocabulary>())
       .def_prop_ro("context", session_member<&Info::context>())
+      .def_prop_ro("layers", session_member<&Info::layers>())
+      .def_prop_ro("kv_heads", session_member<&Info::kv_heads>())
+      .def_prop_ro("head_dim", session_member<&Info::head_dim>())
       .def_prop_ro("launches", session_member<&Info::launches>())
       .def_prop_ro("kernels_built", session_member<&Info::kernels_built>())
       .def_prop_ro("kernels_from_cache", session_member<&Info::kernels_from_cache>())
@@ -267,9 +250,11 @@ void bind_sessions(nb::module_& module) {
           },
           "tokens"_a)
       .def("generate", &generate, "token"_a, "count"_a, "stops"_a, "listener"_a.none(),
+           nb::kw_only(), "constraint"_a.none(),
            nb::sig(
                "def generate(self, token: int, count: int, stops: collections.abc.Sequence[int], "
-               "listener: collections.abc.Callable[[int], object] | None) -> list[int]"))
+               "listener: collections.abc.Callable[[int], object] | None, *, constraint: "
+               "collections.abc.Callable[[list[int]], object] | None) -> list[int]"))
       .def_prop_ro("sampled",
                    [](Session& self) {
                      return self.use([](api::Session& session) {
@@ -290,6 +275,7 @@ void bind_sessions(nb::module_& module) {
           "length"_a)
       .def("set_sampling", &set_sampling, "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a,
            "repeat_penalty"_a, "repeat_last"_a, "seed"_a);
+  bind_services(session);
 }
 
 }  // namespace lathe::python

@@ -1,6 +1,6 @@
 """GPU kernels made for a model's shapes while the program runs, and GGUF models decoded with them.
 
-See docs/python.md. Kernels: Key, emit, Device. Models: Model, Session. Failures: Error."""
+See docs/python.md. Kernels: Key, emit, Device. Models: Model, Session, Batch. Failures: Error."""
 
 from lathe._lathe import (
     Access,
@@ -10,14 +10,18 @@ from lathe._lathe import (
     Geometry,
     Key,
     KvFormat,
+    KvPart,
     Language,
     Model,
     Parameter,
     Ptx,
     Route,
+    Snapshot,
+    token_set,
     version,
 )
 from lathe.arrays import current_stream
+from lathe.batches import Batch, DraftCounts
 from lathe.errors import Error, Status
 from lathe.kernels import Compilers, Device, Kernel, emit
 from lathe.progress import ProgressBar
@@ -27,8 +31,10 @@ __version__ = version()
 
 __all__ = [
     "Access",
+    "Batch",
     "Compilers",
     "Device",
+    "DraftCounts",
     "Element",
     "Error",
     "Executor",
@@ -37,6 +43,7 @@ __all__ = [
     "Kernel",
     "Key",
     "KvFormat",
+    "KvPart",
     "Language",
     "Model",
     "Parameter",
@@ -44,8 +51,10 @@ __all__ = [
     "Ptx",
     "Route",
     "Session",
+    "Snapshot",
     "Status",
     "current_stream",
     "emit",
+    "token_set",
     "version",
 ]

@@ -9,6 +9,9 @@ from lathe.arrays import current_device, current_stream, stream_handle
 from lathe.kernels import Device
 from lathe.progress import Progress, progress_call
 
+# Given the tokens that a run has chosen so far, those that may come next: what token_set() makes.
+Constraint = Callable[[List[int]], object]
+
 LEGACY_STREAM = 1  # CU_STREAM_LEGACY, for 0 would be a stream of the session's own
 TOKENS_AT_ONCE = 8  # of stream(): what is decoded ahead of the caller
 
@@ -27,10 +30,7 @@ class Session(_lathe.Session):
         executor; 0 is all cores. device: whose kernels it shares; None is a device of its own in the
         primary context. stream: None is a stream of its own; "current" the one that PyTorch or CuPy
         use now. progress: True for a bar on stderr, or a function."""
-        handle = 0
-        if stream is not None:
-            handle = current_stream() if stream == "current" else stream_handle(stream)
-            handle = handle or LEGACY_STREAM
+        handle = session_stream(stream)
         if device is None and executor != _lathe.Executor.CPU:
             device = Device(current_device())
         with progress_call(progress) as told:
@@ -49,14 +49,17 @@ class Session(_lathe.Session):
         super().feed([operator.index(token) for token in tokens])
 
     def generate(self, token: int, count: int, stops: Sequence[int] = (),
-                 listener: Optional[Callable[[int], object]] = None,
-                 progress: Progress = None) -> List[int]:
+                 listener: Optional[Callable[[int], object]] = None, progress: Progress = None, *,
+                 constraint: Optional[Constraint] = None) -> List[int]:
         """Decodes `token` and then, each time, the token that was chosen: up to `count`, or the first
         of `stops`. `listener` is told of each as it comes, and ends the run by returning False.
-        Ctrl-C, and what the listener raises, end it too."""
+        Ctrl-C, and what the listener raises, end it too.
+
+        constraint: asked before each choice for the tokens that are allowed (docs/services.md). A -1
+        is the last token: nothing was."""
         with progress_call(progress) as told:
             return super().generate(operator.index(token), count, [*map(operator.index, stops)],
-                                    _listener(listener, told, count))
+                                    _listener(listener, told, count), constraint=constraint)
 
     def stream(self, token: int, count: int, stops: Sequence[int] = ()) -> Iterator[int]:
         """The same, token by token. Left early, the session is where the last token came from: that
@@ -79,13 +82,13 @@ class Session(_lathe.Session):
                 return
 
     def complete(self, prompt: Sequence[int], count: int, stops: Sequence[int] = (),
-                 listener: Optional[Callable[[int], object]] = None,
-                 progress: Progress = None) -> List[int]:
+                 listener: Optional[Callable[[int], object]] = None, progress: Progress = None, *,
+                 constraint: Optional[Constraint] = None) -> List[int]:
         """Feeds a prompt of at least one token, and generates what follows it."""
         if len(prompt) == 0:
             raise ValueError("The prompt is empty.")
         self.feed(prompt[:-1])
-        return self.generate(prompt[-1], count, stops, listener, progress)
+        return self.generate(prompt[-1], count, stops, listener, progress, constraint=constraint)
 
     def set_sampling(self, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0,
                      min_p: float = 0.0, repeat_penalty: float = 1.0, repeat_last: int = 64,
@@ -93,6 +96,13 @@ class Session(_lathe.Session):
         """How the steps from the next one on choose a token: docs/sampling.md. Temperature 0 without
         a penalty is the likeliest one."""
         super().set_sampling(temperature, top_k, top_p, min_p, repeat_penalty, repeat_last, seed)
+
+
+def session_stream(stream: Any) -> int:
+    """What the library takes for it; 0 is a stream of its own."""
+    if stream is None:
+        return 0
+    return (current_stream() if stream == "current" else stream_handle(stream)) or LEGACY_STREAM
 
 
 def _listener(listener: Optional[Callable[[int], object]], told: Any,

@@ -1,0 +1,147 @@
+// Owns what sessions and batches have in common in Python: the model they keep, one call at a time,
+// options, arrays of numbers and sets of tokens.
+#pragma once
+
+#include <nanobind/ndarray.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "binding.h"
+
+namespace lathe::python {
+
+enum class Executor : std::int32_t {};  // its numbers are the C header's
+enum class Fusion : std::int32_t {};
+enum class KvFormat : std::int32_t {};
+enum class KvPart : std::int32_t {};
+
+constexpr auto number = [](auto enumerator) { return static_cast<std::int32_t>(enumerator); };
+
+// A file, or bytes that stay as they are because Python's own are immutable.
+struct Model {
+  api::Model handle;
+  nb::object bytes;
+};
+
+struct Snapshot {
+  api::Snapshot handle;
+};
+
+// A session or a batch, `noun` in its errors.
+template <typename Handle>
+class Opened {
+ public:
+  Opened(const char* noun, Handle handle, nb::object model)
+      : noun_(noun), handle_(std::move(handle)), model_(std::move(model)) {}
+
+  // Runs a call with it. One at a time, from one thread, and not from a callback.
+  template <typename Call>
+  auto use(const Call& call) {
+    if (busy_.exchange(true))
+      throw std::runtime_error(std::string("This ") + noun_ +
+                               " is at work: in another thread, or below this callback.");
+    struct Release {
+      std::atomic<bool>& busy;
+      ~Release() { busy = false; }
+    } const release{busy_};
+    if (!handle_) throw std::runtime_error(std::string("This ") + noun_ + " is closed.");
+    return call(*handle_);
+  }
+  // The same without the interpreter's lock: the value of the call, or its error raised.
+  template <typename Call>
+  auto run(const Call& call) {
+    return use([&](Handle& handle) { return value_of(unlocked([&] { return call(handle); })); });
+  }
+  void close() {
+    if (!handle_) return;
+    use([&](Handle&) {
+      const nb::gil_scoped_release released;
+      handle_.reset();
+    });
+    model_.reset();
+  }
+  bool closed() const { return !handle_; }
+
+ private:
+  const char* noun_;
+  std::optional<Handle> handle_;
+  nb::object model_;  // its bytes are what weights are read from
+  std::atomic<bool> busy_ = false;
+};
+using Session = Opened<api::Session>;
+using Batch = Opened<api::Batch>;
+
+template <std::size_t dimensions>
+using Floats = nb::ndarray<nb::numpy, float, nb::ndim<dimensions>>;
+// Numbers that Python may hand over in any array that is dense in host memory.
+using GivenFloats = nb::ndarray<const float, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using Words = nb::ndarray<nb::numpy, std::uint32_t, nb::ndim<1>>;
+using GivenWords = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// An array of Python's own, of memory that it frees.
+template <typename Array, typename Number>
+Array owned(std::unique_ptr<Number[]> numbers, std::initializer_list<std::size_t> shape) {
+  const nb::capsule owner(numbers.get(),
+                          [](void* data) noexcept { delete[] static_cast<Number*>(data); });
+  return Array(numbers.release(), shape, owner);
+}
+template <typename Number>
+Floats<1> copied(std::span<Number> values) {
+  auto copy = std::make_unique<float[]>(values.size());
+  std::copy(values.begin(), values.end(), copy.get());
+  return owned<Floats<1>>(std::move(copy), {values.size()});
+}
+
+// No set: every token is allowed.
+inline std::span<const std::uint32_t> words_of(const std::optional<GivenWords>& allowed) {
+  if (!allowed) return {};
+  // An empty array would allow every token too; so does no other value.
+  if (allowed->size() == 0) throw std::invalid_argument("A set of tokens has no words.");
+  return {allowed->data(), allowed->size()};
+}
+
+// `read` and `write` move the numbers of some positions of a layer.
+template <typename Handle, typename Read>
+Floats<3> read_kv(Opened<Handle>& self, KvPart part, int layer, int first, int positions,
+                  const Read& read) {
+  const lathe_session_info info = self.use([](Handle& open) { return value_of(open.info()); });
+  const auto rows = std::size_t(std::max(positions, 0));
+  const auto heads = std::size_t(info.kv_heads), dim = std::size_t(info.head_dim);
+  // Not more than there can be: what is wrong is the library's to say.
+  const std::size_t room = positions > info.context ? 0 : rows * heads * dim;
+  auto values = std::make_unique<float[]>(room);
+  const lathe_kv_range range = {number(part), layer, first, positions};
+  self.use([&](Handle& open) {
+    expect(unlocked([&] { return read(open, range, std::span(values.get(), room)); }));
+  });
+  return owned<Floats<3>>(std::move(values), {rows, heads, dim});
+}
+template <typename Handle, typename Write>
+void write_kv(Opened<Handle>& self, KvPart part, int layer, int first, const GivenFloats& values,
+              const Write& write) {
+  const lathe_kv_range range = {number(part), layer, first, std::int32_t(values.shape(0))};
+  self.use([&](Handle& open) {
+    expect(unlocked([&] { return write(open, range, std::span(values.data(), values.size())); }));
+  });
+}
+
+// Options whose progress and cancellation are the callback's.
+lathe_session_options session_options(Executor executor, Fusion fusion, KvFormat kv_format,
+                                      int context, int attention_splits, int threads,
+                                      const api::Device* device, std::uintptr_t stream,
+                                      Callback& callback);
+
+// Sets of tokens, and snapshots.
+void bind_snapshots(nb::module_& module);
+void bind_services(nb::class_<Session>& session);
+
+}  // namespace lathe::python

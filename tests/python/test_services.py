@@ -1,0 +1,137 @@
+"""Keys and values, snapshots, allowed tokens, and batches where there is a GPU for them."""
+
+import numpy
+import pytest
+
+import lathe
+import tiny_model
+
+PROMPT = [5, 17, 200]
+KEYS, VALUES = lathe.KvPart.KEYS, lathe.KvPart.VALUES
+
+
+def everything(session, length):
+    return [session.read_kv(part, layer, 0, length)
+            for layer in range(session.layers) for part in (KEYS, VALUES)]
+
+
+def test_keys_and_values_go_out_and_in(open_session):
+    session, other = open_session(), open_session(kv_format=lathe.KvFormat.F32)
+    session.feed(PROMPT)
+    other.feed([1, 2, 3])
+    shape = (3, session.kv_heads, session.head_dim)
+    for layer in range(session.layers):
+        for part in (KEYS, VALUES):
+            values = session.read_kv(part, layer, 0, 3)
+            assert values.shape == shape and values.dtype == numpy.float32
+            other.write_kv(part, layer, 0, values)
+    assert all(map(numpy.array_equal, everything(other, 3), everything(session, 3)))
+    keys, values = session.capture_kv(3, 4)
+    assert keys.shape == (session.layers, 4, session.head_dim) == values.shape
+    flat = session.read_kv(VALUES, 0, 0, 3).reshape(-1, session.head_dim)
+    assert numpy.array_equal(values[0], flat[:4])
+    for wrong in ((KEYS, session.layers, 0, 1), (KEYS, 0, 3, 1), (KEYS, 0, 0, 10**9),
+                  (KEYS, 0, 0, -1)):
+        with pytest.raises(lathe.Error) as raised:
+            session.read_kv(*wrong)
+        assert raised.value.status == lathe.Status.OUT_OF_RANGE
+    with pytest.raises(lathe.Error, match="values, not"):
+        session.write_kv(KEYS, 0, 0, numpy.zeros((1, 1, session.head_dim + 1), numpy.float32))
+
+
+def test_a_snapshot_is_returned_to(open_session):
+    session = open_session()
+    session.feed(PROMPT)
+    snapshot = session.snapshot(2)
+    assert (snapshot.tokens, snapshot.length) == (PROMPT[:2], 2) and snapshot.bytes > 0
+    session.rollback(2)
+    expected = session.generate(7, 8)
+    session.reset()
+    assert session.length == 0
+    other = open_session(context=32)
+    session.close()  # the snapshot is by itself
+    other.restore(snapshot)
+    assert other.generate(7, 8) == expected
+    with pytest.raises(lathe.Error, match="KV cache in f16"):
+        open_session(kv_format=lathe.KvFormat.F32).restore(snapshot)
+
+
+def test_likeliest_and_allowed_tokens(open_session):
+    session = open_session()
+    session.feed(PROMPT)
+    logits = session.logits()
+    assert numpy.array_equal(session.read_logits(10, 20), logits[10:30])
+    order = numpy.argsort(-logits, kind="stable")
+    assert session.likeliest(5) == [(i, logits[i]) for i in order[:5]]
+    some = [int(i) for i in order[9::7]]
+    allowed = lathe.token_set(some, session.vocabulary)
+    assert allowed.dtype == numpy.uint32 and len(allowed) == (session.vocabulary + 31) // 32
+    assert [token for token, _ in session.likeliest(3, allowed)] == some[:3]
+    assert session.likeliest_of(some[::-1]) == session.choose(allowed) == some[0]
+    assert session.choose(None) == session.sampled
+    none = lathe.token_set([], session.vocabulary)
+    assert session.choose(none) == session.likeliest_of([]) == -1 and session.likeliest(3, none) == []
+    with pytest.raises(ValueError, match="no words"):
+        session.choose(none[:0])
+    with pytest.raises(lathe.Error, match="words"):
+        session.choose(none[:1])
+    with pytest.raises(IndexError):
+        lathe.token_set([session.vocabulary], session.vocabulary)
+
+
+def test_a_constraint_is_kept(open_session):
+    session = open_session()
+    even = lathe.token_set(range(0, session.vocabulary, 2), session.vocabulary)
+    none = lathe.token_set([], session.vocabulary)
+    seen = []
+
+    def constraint(chosen):
+        seen.append(list(chosen))
+        return even if len(chosen) < 5 else none
+
+    tokens = session.complete(PROMPT, 9, constraint=constraint)
+    assert len(tokens) == 6 and tokens[5] == -1 and all(token % 2 == 0 for token in tokens[:5])
+    assert seen == [tokens[:i] for i in range(6)]
+
+    def refuse(chosen):
+        raise KeyError(len(chosen))
+
+    with pytest.raises(KeyError):
+        session.generate(1, 4, constraint=refuse)
+    with pytest.raises(ValueError, match="another size"):
+        session.generate(1, 4, constraint=lambda chosen: even[:1])
+    session.step(1)
+
+
+def test_a_batch_says_what_it_needs(model_file):
+    with pytest.raises(lathe.Error, match="cpu executor") as raised:
+        lathe.Batch(lathe.Model(str(model_file)), executor=lathe.Executor.CPU)
+    assert raised.value.status == lathe.Status.NOT_ELIGIBLE
+
+
+def test_a_batch_decodes_what_each_would_alone(model_file):
+    try:
+        batch = lathe.Batch(lathe.Model(str(model_file)), sequences=2, rows=4, context=64)
+    except lathe.Error as error:
+        if error.status not in (lathe.Status.NO_DRIVER, lathe.Status.NOT_ELIGIBLE,
+                                lathe.Status.NOT_FOUND):
+            raise
+        pytest.skip(error.message)
+    with batch:
+        a, b = batch.join(), batch.join()
+        batch.feed(a, PROMPT)
+        batch.copy(a, b, 3)
+        tokens = [7, 7]
+        for _ in range(4):
+            tokens = batch.step([(a, tokens[0]), (b, tokens[1])])
+        assert tokens[0] == tokens[1]
+        assert batch.length(a) == 7 and batch.tokens(b) == batch.tokens(a)
+        snapshot = batch.snapshot(a, 3)
+        batch.leave(b)
+        c = batch.join()
+        batch.restore(c, snapshot)
+        expected = batch.tokens(a)[4:]
+        found, counts = batch.generate(c, 7, len(expected))
+        assert found == expected and counts.steps + counts.accepted == len(expected)
+        assert batch.read_kv(c, KEYS, 0, 0, 3).shape == (3, batch.kv_heads, batch.head_dim)
+        assert tiny_model.VOCABULARY == len(batch.logits(0))
