@@ -40,12 +40,14 @@ Result<void> CudaBatch::prepare_rows(const SessionOptions& options) {
 Result<void> CudaBatch::prepare(const SessionOptions& options) {
   const TraceRange range("open batch");
   LATHE_ASSIGN(ContextScope scope, context().enter());
-  stream_ = options.stream;
-  if (!stream_) {
+  if (options.stream) {
+    LATHE_TRY(check_stream_not_capturing(
+        driver(), options.stream, "the opening of a batch, which builds and loads kernels,"));
+    stream_ = options.stream;
+  } else {
     LATHE_ASSIGN(own_stream_, create_stream(context()));
     stream_ = own_stream_.get();
   }
-  LATHE_TRY(check_stream_not_capturing(driver(), stream_));
 
   const KernelCounts before = device_->counts();
   const Stopwatch building;

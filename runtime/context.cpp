@@ -71,12 +71,26 @@ Result<int> Context::attribute(CUdevice_attribute attribute) const {
   return value;
 }
 
-Result<void> check_stream_not_capturing(const Driver& driver, CUstream stream) {
+Result<void> check_stream_not_capturing(const Driver& driver, CUstream stream, const char* what) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   LATHE_DRIVER_CALL(driver, cuStreamIsCapturing, stream, &status);
   if (status == CU_STREAM_CAPTURE_STATUS_NONE) return {};
-  return Error{Code::invalid_argument, "The session's stream is being captured into a graph.", {}}
-      .with("hint", "a session replays a graph of its own; end the capture first");
+  return Error{Code::invalid_argument,
+               fmt::format("The stream is being captured into a graph, and {} cannot be.", what),
+               {}}
+      .with("hint", "end the capture first; what can be captured is Session::record_step");
+}
+
+Result<void> check_stream_capturing(const Driver& driver, CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  LATHE_DRIVER_CALL(driver, cuStreamIsCapturing, stream, &status);
+  if (status == CU_STREAM_CAPTURE_STATUS_ACTIVE) return {};
+  return Error{
+      Code::invalid_argument,
+      status == CU_STREAM_CAPTURE_STATUS_NONE
+          ? "The session's stream is not being captured, so a step cannot be recorded."
+          : "The capture of the session's stream is invalid, so a step cannot be recorded.",
+      {}};
 }
 
 }  // namespace lathe

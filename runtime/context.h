@@ -67,6 +67,9 @@ class Context {
 
 // invalid_argument while the stream is being captured: a recording of somebody else's would take
 // our work for its own.
-Result<void> check_stream_not_capturing(const Driver& driver, CUstream stream);
+// `what` cannot be captured, and stands in the error.
+Result<void> check_stream_not_capturing(const Driver& driver, CUstream stream, const char* what);
+// invalid_argument while it is not, or its capture has been spoilt already.
+Result<void> check_stream_capturing(const Driver& driver, CUstream stream);
 
 }  // namespace lathe

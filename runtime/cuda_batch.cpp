@@ -22,7 +22,7 @@ Result<void> CudaBatch::feed(int sequence, std::span<const std::int32_t> tokens)
   LATHE_TRY(sequences_.check_room(sequence, std::int64_t(tokens.size())));
   const TraceRange range("feed sequence");
   LATHE_ASSIGN(ContextScope scope, context().enter());
-  LATHE_TRY(check_stream_not_capturing(driver(), stream_));
+  LATHE_TRY(check_stream_not_capturing(driver(), stream_, "the reading of a prompt"));
   if (prefill_ && tokens.size() >= kFewTokens) {
     LATHE_TRY(prefill_->read(tokens, int(of->tokens().size()), first_row(sequence)));
     of->append(tokens);
@@ -109,7 +109,8 @@ Result<std::span<const std::int32_t>> CudaBatch::step(std::span<const BatchRow> 
   LATHE_TRY(sequences_.check_rows(rows, most_rows_));
   const TraceRange range("step of a batch");
   LATHE_ASSIGN(ContextScope scope, context().enter());
-  LATHE_TRY(check_stream_not_capturing(driver(), stream_));
+  LATHE_TRY(check_stream_not_capturing(driver(), stream_,
+                                       "a step of a batch, for which the host waits,"));
   logits_rows_ = 0;
   LATHE_TRY(launch(rows));
   const std::int64_t sampled = last_->plan.head.offset + last_->plan.shape.sampled_at();
@@ -127,7 +128,7 @@ Result<std::span<const float>> CudaBatch::logits(int row) {
                  fmt::format("There are logits of {} rows, none of row {}.", logits_rows_, row),
                  {}};
   LATHE_ASSIGN(ContextScope scope, context().enter());
-  LATHE_TRY(check_stream_not_capturing(driver(), stream_));
+  LATHE_TRY(check_stream_not_capturing(driver(), stream_, "the reading back of logits"));
   const auto count = std::size_t(decoding_.spec.vocab);
   const std::int64_t from =
       last_->plan.plan.logits.offset + std::int64_t(std::size_t(row) * count * 4);
@@ -157,7 +158,7 @@ Result<KvAccess> CudaBatch::kv(int sequence) {
   LATHE_ASSIGN(const BatchSequence* of, sequences_.find(sequence));
   const auto move = [this](std::span<const KvCopy> copies, KvMove way) -> Result<void> {
     LATHE_ASSIGN(ContextScope scope, context().enter());
-    LATHE_TRY(check_stream_not_capturing(driver(), stream_));
+    LATHE_TRY(check_stream_not_capturing(driver(), stream_, "the moving of keys and values"));
     return move_on_device(driver(), stream_, copies, way);
   };
   return KvAccess(decoding_, memory_->addresses(), first_row(sequence), of->tokens(), move);
@@ -182,7 +183,7 @@ Result<void> CudaBatch::copy(int from, int to, int length) {
                  {}};
   if (from == to) return rollback(to, length);
   LATHE_ASSIGN(ContextScope scope, context().enter());
-  LATHE_TRY(check_stream_not_capturing(driver(), stream_));
+  LATHE_TRY(check_stream_not_capturing(driver(), stream_, "the copying of a sequence"));
   target->cut(0);  // a copy that fails half-way leaves nothing of what was there
   const ModelSpec& spec = decoding_.spec;
   const std::int64_t row =

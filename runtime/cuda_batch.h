@@ -91,7 +91,7 @@ class CudaBatch final : public Batch {
 
   Result<double> read_rate() override {
     LATHE_ASSIGN(ContextScope scope, context().enter());
-    LATHE_TRY(check_stream_not_capturing(driver(), stream_));
+    LATHE_TRY(check_stream_not_capturing(driver(), stream_, "the measuring of the read rate"));
     if (read_rate_ > 0) return read_rate_;
     LATHE_ASSIGN(read_rate_, measure_read_rate(*device_, stream_));
     return read_rate_;

@@ -1,14 +1,13 @@
 // Owns a session on a GPU: what is loaded and uploaded once, and the few driver calls of a token.
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <functional>
-#include <limits>
 #include <optional>
-#include <thread>
 
 #include "codegen/stopwatch.h"
+#include "runtime/chosen_tokens.h"
 #include "runtime/eligibility.h"
 #include "runtime/executor.h"
 #include "runtime/prefill.h"
@@ -26,10 +25,13 @@ namespace {
 // Token and position travel as one 64-bit value.
 static_assert(offsetof(ControlBlock, token) == 0 && offsetof(ControlBlock, position) == 4);
 
-// In place of a token that the device has not chosen yet.
-constexpr std::int32_t kNotYet = std::numeric_limits<std::int32_t>::min();
-constexpr std::chrono::microseconds kBetweenLooks{20};
 constexpr std::size_t kFewTokens = 8;  // prompts shorter than this are read token by token
+
+// The next replay of a recorded step that is to be taken.
+struct Replays {
+  int position = -1;  // -1: none have begun
+  std::int32_t token = 0;
+};
 
 class CudaSession final : public SessionBase {
  public:
@@ -50,12 +52,14 @@ class CudaSession final : public SessionBase {
     std::vector<KernelKey> keys = plan_.distinct_keys();
     std::ranges::copy(BoundWeights::keys(plan_), std::back_inserter(keys));
     LATHE_ASSIGN(ContextScope scope, context().enter());
-    stream_ = options.stream;
-    if (!stream_) {
+    if (options.stream) {
+      LATHE_TRY(check_stream_not_capturing(
+          driver(), options.stream, "the opening of a session, which builds and loads kernels,"));
+      stream_ = options.stream;
+    } else {
       LATHE_ASSIGN(own_stream_, create_stream(context()));
       stream_ = own_stream_.get();
     }
-    LATHE_TRY(check_not_capturing());
 
     const KernelCounts before = device_->counts();
     const Stopwatch building;
@@ -97,7 +101,7 @@ class CudaSession final : public SessionBase {
     LATHE_TRY(check_step(token));
     const TraceRange range("step");
     LATHE_ASSIGN(ContextScope scope, context().enter());
-    LATHE_TRY(check_not_capturing());
+    LATHE_TRY(check_not_capturing("a step whose token the host gives"));
     LATHE_TRY(write_control(token));
     LATHE_TRY(executor_->launch(stream_, 1));
     note_step(token);
@@ -110,7 +114,7 @@ class CudaSession final : public SessionBase {
     const TraceRange range("read prompt");
     const auto ahead = tokens.first(tokens.size() - 1);
     LATHE_ASSIGN(ContextScope scope, context().enter());
-    LATHE_TRY(check_not_capturing());
+    LATHE_TRY(check_not_capturing("the reading of a prompt"));
     LATHE_TRY(prefill_->read(ahead, length_));
     LATHE_TRY(note_read(ahead));
     return int(ahead.size());
@@ -125,32 +129,73 @@ class CudaSession final : public SessionBase {
     LATHE_TRY(check_step(token, std::int64_t(tokens.size())));
     const TraceRange range("generate");
     LATHE_ASSIGN(ContextScope scope, context().enter());
-    LATHE_TRY(check_not_capturing());
+    LATHE_TRY(check_not_capturing("a run of tokens, for which the host waits,"));
     LATHE_TRY(write_control(token));
     LATHE_TRY(write_stops(stops));
-    const std::span history = std::span(history_of_host(), std::size_t(plan_.options.context))
-                                  .subspan(std::size_t(length_), tokens.size());
+    const std::span history = chosen_.from(length_).first(tokens.size());
     // Earlier steps, since rolled back, may still be about to write there.
     if (each) LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
-    std::ranges::fill(history, kNotYet);
+    std::ranges::fill(history, ChosenTokens::kNotYet);
     LATHE_TRY(executor_->launch(stream_, int(tokens.size())));
     stepped_ = true;
     TokenListener listener(each);
-    if (each) tell(history, stops, listener);
+    if (each) tell_as_they_arrive(driver(), stream_, history, stops, listener);
     LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
     LATHE_TRY(executor_->check());
     std::ranges::copy(history, tokens.begin());
     const int count = count_until(tokens, stops);
     while (listener.told() < count) listener.tell(tokens[std::size_t(listener.told())]);
-    for (int i = 0; i < count; ++i)
-      tokens_[std::size_t(length_ + i)] = i == 0 ? token : std::max(tokens[std::size_t(i) - 1], 0);
-    stepped_to_ = length_ += count;
+    note_decoded(token, tokens.first(std::size_t(count)));
     ended_early_ = count < int(tokens.size());
     last_ = tokens[std::size_t(count) - 1];
     // What was decoded beyond the stop token is forgotten.
     if (ended_early_) LATHE_TRY(rollback(length_));
     listener.rethrow();
     return count;
+  }
+
+  Result<void> record_step() override {
+    LATHE_ASSIGN(ContextScope scope, context().enter());
+    LATHE_TRY(check_stream_capturing(driver(), stream_));
+    return executor_->record(stream_);
+  }
+
+  Result<void> begin_replays(std::int32_t token) override {
+    LATHE_TRY(check_step(token));
+    LATHE_ASSIGN(ContextScope scope, context().enter());
+    LATHE_TRY(check_not_capturing("the beginning of replays"));
+    LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
+    std::ranges::fill(chosen_.from(length_), ChosenTokens::kNotYet);
+    LATHE_TRY(write_control(token));
+    replays_ = {length_, token};
+    return {};
+  }
+
+  Result<void> take_replays(std::span<std::int32_t> tokens) override {
+    if (replays_.position != length_)
+      return Error{
+          Code::invalid_argument, "There are no replays to take: none have begun here.", {}}
+          .with("hint", "Session::begin_replays comes first, and again after any other step");
+    if (tokens.empty()) return {};
+    LATHE_TRY(check_step(replays_.token, std::int64_t(tokens.size())));
+    LATHE_ASSIGN(ContextScope scope, context().enter());
+    LATHE_TRY(check_not_capturing("the taking of replays, for which the host waits,"));
+    LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
+    LATHE_TRY(executor_->check());
+    const std::span history = chosen_.from(length_).first(tokens.size());
+    const auto missing = std::ranges::find(history, ChosenTokens::kNotYet);
+    if (missing != history.end())
+      return Error{Code::invalid_argument,
+                   fmt::format("{} replays are to be taken, and {} have run.", tokens.size(),
+                               missing - history.begin()),
+                   {}}
+          .with("hint", "replay on the session's stream, or have it wait for the replays");
+    std::ranges::copy(history, tokens.begin());
+    note_decoded(replays_.token, tokens);
+    replays_ = {length_, std::max(tokens.back(), 0)};
+    stepped_ = true;
+    ended_early_ = false;
+    return {};
   }
 
   Result<std::int32_t> sampled() override {
@@ -170,7 +215,7 @@ class CudaSession final : public SessionBase {
   Result<double> read_rate() override {
     if (read_rate_ > 0) return read_rate_;
     LATHE_ASSIGN(ContextScope scope, context().enter());
-    LATHE_TRY(check_not_capturing());
+    LATHE_TRY(check_not_capturing("the measuring of the read rate"));
     LATHE_ASSIGN(read_rate_, measure_read_rate(*device_, stream_));
     return read_rate_;
   }
@@ -179,12 +224,24 @@ class CudaSession final : public SessionBase {
   const Context& context() const { return device_->context(); }
   const Driver& driver() const { return device_->driver(); }
 
-  Result<void> check_not_capturing() const { return check_stream_not_capturing(driver(), stream_); }
+  Result<void> check_not_capturing(const char* what) const {
+    return check_stream_not_capturing(driver(), stream_, what);
+  }
+
+  // The device has decoded `first` and then, each time, the token that it chose.
+  void note_decoded(std::int32_t first, std::span<const std::int32_t> chosen) {
+    for (const std::int32_t token : chosen) {
+      tokens_[std::size_t(length_++)] = first;
+      first = std::max(token, 0);
+    }
+    stepped_to_ = length_;
+  }
 
   // The value is part of the stream's command, so steps that have not run yet keep theirs however
   // many there are. Without that command, a copy from pageable memory does the same: the driver
   // takes the bytes before it returns.
   Result<void> write_control(std::int32_t token) {
+    replays_ = {};
     const CUdeviceptr control = memory_->addresses().control;
     const std::uint64_t value =
         std::uint64_t(std::uint32_t(token)) | std::uint64_t(std::uint32_t(length_)) << 32;
@@ -210,32 +267,11 @@ class CudaSession final : public SessionBase {
     return {};
   }
 
-  // Tells the tokens as they arrive, until the last of them or a stop token has, or the stream has
-  // nothing left to do.
-  void tell(std::span<std::int32_t> history, std::span<const std::int32_t> stops,
-            TokenListener& listener) const {
-    for (std::int32_t& place : history) {
-      const std::atomic_ref<std::int32_t> arriving(place);
-      std::int32_t token = arriving.load(std::memory_order_acquire);
-      while (token == kNotYet) {
-        const bool busy = driver().cuStreamQuery(stream_) == CUDA_ERROR_NOT_READY;
-        token = arriving.load(std::memory_order_acquire);
-        if (!busy && token == kNotYet) return;
-        if (token == kNotYet) std::this_thread::sleep_for(kBetweenLooks);
-      }
-      listener.tell(token);
-      if (std::ranges::find(stops, token) != stops.end()) return;
-    }
-  }
-
-  CUdeviceptr history() const { return reinterpret_cast<CUdeviceptr>(history_.get()); }
-  std::int32_t* history_of_host() const { return static_cast<std::int32_t*>(history_.get()); }
-
   // From pageable memory: see write_control().
   Result<void> write_sampling(const SamplingState& state, std::size_t offset,
                               std::size_t bytes) override {
     LATHE_ASSIGN(ContextScope scope, context().enter());
-    LATHE_TRY(check_not_capturing());
+    LATHE_TRY(check_not_capturing("the writing of the sampling state"));
     const CUdeviceptr to =
         memory_->addresses().control + offsetof(ControlBlock, sampling) + CUdeviceptr(offset);
     const auto* from = reinterpret_cast<const std::byte*>(&state) + offset;
@@ -260,14 +296,14 @@ class CudaSession final : public SessionBase {
   Result<void> move_kv(std::span<const KvCopy> copies, KvMove move) override {
     const TraceRange range("move keys and values");
     LATHE_ASSIGN(ContextScope scope, context().enter());
-    LATHE_TRY(check_not_capturing());
+    LATHE_TRY(check_not_capturing("the moving of keys and values"));
     LATHE_TRY(move_on_device(driver(), stream_, copies, move));
     return executor_->check();
   }
 
   Result<void> fetch(void* to, CUdeviceptr from, std::int64_t bytes) {
     LATHE_ASSIGN(ContextScope scope, context().enter());
-    LATHE_TRY(check_not_capturing());
+    LATHE_TRY(check_not_capturing("the reading back of a result"));
     LATHE_DRIVER_CALL(driver(), cuMemcpyDtoHAsync, to, from, std::size_t(bytes), stream_);
     LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
     return executor_->check();
@@ -281,7 +317,7 @@ class CudaSession final : public SessionBase {
       const auto tail = std::ranges::find_if(steps, [](const PreparedStep& s) {
         return s.kernel->info.key.type == KernelType::top_k;
       });
-      auto mega = mega_executor(*device_, plan_, *bound_, memory_->addresses(), history(),
+      auto mega = mega_executor(*device_, plan_, *bound_, memory_->addresses(), chosen_.address(),
                                 {tail, steps.end()}, stream_);
       if (mega || kind_ == ExecutorKind::mega || !another_executor_may_do(mega.error())) {
         take(ExecutorKind::mega);
@@ -301,13 +337,14 @@ class CudaSession final : public SessionBase {
   }
 
   Result<void> prepare_advance() {
-    const std::int64_t bytes = std::int64_t{plan_.options.context} * sizeof(std::int32_t);
-    LATHE_ASSIGN(history_, allocate_pinned(context(), bytes, "sampled tokens"));
+    LATHE_ASSIGN(chosen_, ChosenTokens::allocate(context(), plan_.options.context));
     LATHE_ASSIGN(ServiceKernel advance, load_advance_kernel(*device_));
     advance_.emplace(std::move(advance));
     advance_arguments_[0] = memory_->addresses().control;
-    advance_arguments_[1] = history();
-    for (std::size_t i = 0; i < 2; ++i) advance_parameters_[i] = &advance_arguments_[i];
+    advance_arguments_[1] = chosen_.address();
+    advance_arguments_[2] = CUdeviceptr(plan_.options.context - 1);
+    for (std::size_t i = 0; i < std::size(advance_parameters_); ++i)
+      advance_parameters_[i] = &advance_arguments_[i];
     return {};
   }
 
@@ -328,17 +365,16 @@ class CudaSession final : public SessionBase {
   std::optional<BoundWeights> memory_;
   std::optional<BoundPlan> bound_;
   std::optional<ServiceKernel> advance_;
-  CUdeviceptr advance_arguments_[2] = {};
-  void* advance_parameters_[2] = {};
-  // The token sampled at each position. Kernels write it into the host's memory, at whose address
-  // they see it too, for unified addressing is what every 64-bit Linux has.
-  PinnedBuffer history_;
+  CUdeviceptr advance_arguments_[3] = {};
+  void* advance_parameters_[3] = {};
+  ChosenTokens chosen_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Prefill> prefill_;  // null: prompts are read token by token
   PinnedBuffer host_control_;
   PinnedBuffer host_logits_;
   StopTokens stops_;       // those that the device knows
   std::int32_t last_ = 0;  // the token of the last run, where it ended early
+  Replays replays_;
   bool writes_values_ = false;
   double read_rate_ = 0;
 };

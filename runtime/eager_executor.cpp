@@ -15,6 +15,8 @@ class EagerExecutor final : public Executor {
     return {};
   }
 
+  Result<void> record(CUstream stream) override { return launch(stream); }
+
  private:
   Result<void> launch(CUstream stream) {
     for (const PreparedStep& step : steps_) {

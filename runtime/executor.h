@@ -22,6 +22,9 @@ class Executor {
   // Puts all launches of `tokens` tokens on the stream, each the one that the one before chose.
   // Allocates nothing and does not wait. Wants the context current.
   virtual Result<void> launch(CUstream stream, int tokens) = 0;
+  // Puts the launches of one token on a stream that is being captured into a graph of the caller's.
+  // They choose by the rules that hold when they are replayed.
+  virtual Result<void> record(CUstream stream) = 0;
   // Ok, or why what was launched so far is no result. After the stream has been waited for.
   virtual Result<void> check() { return {}; }
   // False: the next token is drawn, by the plan's kernels for it, and not the likeliest.

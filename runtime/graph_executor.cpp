@@ -27,8 +27,11 @@ struct GraphExecTraits {
 
 class GraphExecutor final : public Executor {
  public:
-  GraphExecutor(const Driver& driver, DriverHandle<GraphExecTraits> graph)
-      : driver_(driver), graph_(std::move(graph)) {}
+  GraphExecutor(const Context& context, DriverHandle<GraphExecTraits> graph,
+                std::vector<PreparedStep> steps)
+      : driver_(context.driver()),
+        graph_(std::move(graph)),
+        launches_(eager_executor(context, std::move(steps))) {}
 
   Result<void> launch(CUstream stream, int tokens) override {
     for (int i = 0; i < tokens; ++i)
@@ -37,9 +40,13 @@ class GraphExecutor final : public Executor {
     return {};
   }
 
+  // One by one: not every driver takes the launch of a graph into another.
+  Result<void> record(CUstream stream) override { return launches_->record(stream); }
+
  private:
   const Driver& driver_;
   DriverHandle<GraphExecTraits> graph_;
+  const std::unique_ptr<Executor> launches_;
 };
 
 // Of kernel nodes: CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC.
@@ -111,7 +118,8 @@ Result<std::unique_ptr<Executor>> graph_executor(const Context& context,
   DriverHandle<GraphExecTraits> owned(context, executable);
   // So that the first token does not pay for it.
   LATHE_DRIVER_CALL(driver, cuGraphUpload, executable, stream);
-  return std::unique_ptr<Executor>(std::make_unique<GraphExecutor>(driver, std::move(owned)));
+  return std::unique_ptr<Executor>(
+      std::make_unique<GraphExecutor>(context, std::move(owned), steps));
 }
 
 }  // namespace lathe

@@ -225,18 +225,12 @@ class MegaExecutor final : public Executor {
   }
 
   Result<void> launch(CUstream stream, int tokens) override {
-    if (greedy_) return launch_kernel_of(stream, tokens);
-    for (int i = 0; i < tokens; ++i) {
-      LATHE_TRY(launch_kernel_of(stream, 1));
-      for (const PreparedStep& step : tail_) {
-        LATHE_TRY(
-            lathe::check(device_.driver(),
-                         launch_kernel(device_.driver(), *step.kernel, step.parameters, stream),
-                         "cuLaunchKernel"));
-      }
-    }
+    if (greedy_) return launch_kernel_of(stream, tokens, true);
+    for (int i = 0; i < tokens; ++i) LATHE_TRY(launch_and_draw(stream));
     return {};
   }
+
+  Result<void> record(CUstream stream) override { return launch_and_draw(stream); }
 
   Result<void> check() override {
     const Driver& driver = device_.driver();
@@ -274,9 +268,19 @@ class MegaExecutor final : public Executor {
                  {}};
   }
 
-  Result<void> launch_kernel_of(CUstream stream, int tokens) {
+  Result<void> launch_and_draw(CUstream stream) {
+    LATHE_TRY(launch_kernel_of(stream, 1, false));
+    for (const PreparedStep& step : tail_) {
+      LATHE_TRY(lathe::check(device_.driver(),
+                             launch_kernel(device_.driver(), *step.kernel, step.parameters, stream),
+                             "cuLaunchKernel"));
+    }
+    return {};
+  }
+
+  Result<void> launch_kernel_of(CUstream stream, int tokens, bool chooses) {
     tokens_ = tokens;
-    chooses_ = greedy_ ? 1 : 0;
+    chooses_ = chooses ? 1 : 0;
     const Geometry& g = kernel_->kernel.info.geometry;
     return lathe::check(device_.driver(),
                         device_.driver().cuLaunchCooperativeKernel(

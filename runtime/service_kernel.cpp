@@ -18,11 +18,12 @@ namespace {
 constexpr const char* kAdvance = R"(.version {version}
 .target {target}
 .address_size 64
-.visible .entry lathe_advance(.param .u64 control, .param .u64 history) {{
-  .reg .b32 %token, %position, %sampled, %slot;
-  .reg .b64 %control, %history, %recent, %offset;
+.visible .entry lathe_advance(.param .u64 control, .param .u64 history, .param .u64 last) {{
+  .reg .b32 %token, %position, %sampled, %slot, %last;
+  .reg .b64 %control, %history, %recent, %offset, %wide;
   ld.param.u64 %control, [control];
   ld.param.u64 %history, [history];
+  ld.param.u64 %wide, [last];
   ld.global.s32 %token, [%control+{token}];
   ld.global.s32 %position, [%control+{position}];
   ld.global.s32 %sampled, [%control+{sampled}];
@@ -36,6 +37,8 @@ constexpr const char* kAdvance = R"(.version {version}
   // -1, for logits that are all NaN, is no token: the host will see it in the history.
   max.s32 %sampled, %sampled, 0;
   add.s32 %position, %position, 1;
+  cvt.u32.u64 %last, %wide;
+  min.s32 %position, %position, %last;
   st.global.s32 [%control+{token}], %sampled;
   st.global.s32 [%control+{position}], %position;
   ret;

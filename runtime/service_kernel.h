@@ -31,7 +31,7 @@ Result<ServiceKernel> load_program(const DeviceImpl& device, const Program& prog
 
 // Ends a token on the device (ControlBlock::advance) and notes the sampled token at its position in
 // `history`. With it, any number of tokens can be queued without the host. Parameters: the control
-// block, and an i32 per position of the context.
+// block, an i32 per position of the context, and the last position, beyond which it does not go.
 Result<ServiceKernel> load_advance_kernel(const DeviceImpl& device);
 
 }  // namespace lathe

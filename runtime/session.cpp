@@ -146,6 +146,21 @@ Result<int> Session::generate_until(std::int32_t token, std::span<std::int32_t> 
   return int(count);
 }
 
+Result<void> Session::record_step() {
+  return Error{Code::not_eligible,
+               fmt::format("The {} executor has no launches that could be recorded into a graph.",
+                           report().executor),
+               {}};
+}
+
+Result<void> Session::begin_replays(std::int32_t) {
+  return record_step();
+}
+
+Result<void> Session::take_replays(std::span<std::int32_t>) {
+  return record_step();
+}
+
 Result<void> SessionBase::rollback(int length) {
   if (length < 0 || length > length_) {
     return Error{Code::out_of_range,

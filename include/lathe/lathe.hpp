@@ -234,6 +234,13 @@ class Session : public Handle<lathe_session, lathe_session_close> {
   Result<void> rollback(std::int32_t length) {
     return result_of(lathe_session_rollback(get(), length));
   }
+  Result<void> record_step() { return result_of(lathe_session_record_step(get())); }
+  Result<void> begin_replays(std::int32_t token) {
+    return result_of(lathe_session_begin_replays(get(), token));
+  }
+  Result<void> take_replays(std::span<std::int32_t> tokens) {
+    return result_of(lathe_session_take_replays(get(), tokens.data(), count(tokens.size())));
+  }
   Result<void> set_sampling(const lathe_sampling& sampling) {
     return result_of(lathe_session_set_sampling(get(), &sampling));
   }

@@ -181,6 +181,22 @@ lathe_status lathe_session_rollback(lathe_session* session, std::int32_t length)
   return with_session(session, [&](Session& open) { return open.rollback(length); });
 }
 
+lathe_status lathe_session_record_step(lathe_session* session) {
+  return with_session(session, [&](Session& open) { return open.record_step(); });
+}
+
+lathe_status lathe_session_begin_replays(lathe_session* session, std::int32_t token) {
+  return with_session(session, [&](Session& open) { return open.begin_replays(token); });
+}
+
+lathe_status lathe_session_take_replays(lathe_session* session, std::int32_t* tokens,
+                                        std::int32_t count) {
+  return with_session(session, [&](Session& open) -> Result<void> {
+    LATHE_TRY(check_array(tokens, "tokens", count));
+    return open.take_replays({tokens, std::size_t(count)});
+  });
+}
+
 lathe_status lathe_session_set_sampling(lathe_session* session, const lathe_sampling* sampling) {
   return with_session(session, [&](Session& open) -> Result<void> {
     LATHE_ASSIGN(const auto given, read_optional_struct(sampling, "lathe_sampling"));

@@ -212,9 +212,25 @@ TEST_F(SessionFunctions, RunOnTheCallersDeviceAndStream) {
     EXPECT_EQ(fake.calls("cuStreamSynchronize"), 0);
     EXPECT_EQ(logits_of(cpu), logits_of(gpu));
 
-    fake.set_capturing(stream, true);
+    fake.begin_capture(stream);
     EXPECT_REFUSED(lathe_session_step(gpu.get(), 1), LATHE_INVALID_ARGUMENT, "captured");
-    fake.set_capturing(stream, false);
+    // One step is recorded, and replayed twice.
+    ASSERT_EQ(lathe_session_record_step(gpu.get()), LATHE_OK) << last_message();
+    const FakeRecording recording = fake.end_capture(stream);
+    EXPECT_REFUSED(lathe_session_record_step(gpu.get()), LATHE_INVALID_ARGUMENT, "not being");
+    std::int32_t expected[2] = {}, found[2] = {};
+    ASSERT_EQ(lathe_session_generate(cpu.get(), 7, expected, 2), LATHE_OK);
+    ASSERT_EQ(lathe_session_begin_replays(gpu.get(), 7), LATHE_OK) << last_message();
+    fake.replay(recording, stream);
+    EXPECT_REFUSED(lathe_session_take_replays(gpu.get(), found, 2), LATHE_INVALID_ARGUMENT, "1");
+    fake.replay(recording, stream);
+    EXPECT_REFUSED(lathe_session_take_replays(gpu.get(), nullptr, 2), LATHE_INVALID_ARGUMENT,
+                   "tokens");
+    ASSERT_EQ(lathe_session_take_replays(gpu.get(), found, 2), LATHE_OK) << last_message();
+    EXPECT_EQ(std::vector(found, found + 2), std::vector(expected, expected + 2));
+    EXPECT_EQ(length_of(gpu), 5);
+    EXPECT_EQ(logits_of(cpu), logits_of(gpu));
+    EXPECT_REFUSED(lathe_session_record_step(cpu.get()), LATHE_NOT_ELIGIBLE, "cpu");
     // A device that is closed cannot be given to another session.
     SessionHandle another;
     EXPECT_REFUSED(open(&options_, another), LATHE_INVALID_ARGUMENT, "device is closed");

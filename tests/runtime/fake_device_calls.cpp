@@ -149,6 +149,7 @@ CUresult fake_free_host(void* pointer) {
 }
 CUresult fake_to_device(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
   FAKE_ENTER("cuMemcpyHtoDAsync");
+  refuse_capture(stream, "cuMemcpyHtoDAsync");
   check_range(to, bytes, "cuMemcpyHtoDAsync");
   bool pinned = false;
   {
@@ -159,17 +160,17 @@ CUresult fake_to_device(CUdeviceptr to, const void* from, std::size_t bytes, CUs
   // From pinned memory the bytes are taken when the stream gets there, else now.
   std::vector<char> now;
   if (!pinned) now.assign(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
-  stream_of(stream).queue.push_back([=, now = std::move(now)] {
+  put(stream, [=, now = std::move(now)] {
     std::memcpy(reinterpret_cast<void*>(to), pinned ? from : now.data(), bytes);
   });
   return CUDA_SUCCESS;
 }
 CUresult fake_to_host(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
   FAKE_ENTER("cuMemcpyDtoHAsync");
+  refuse_capture(stream, "cuMemcpyDtoHAsync");
   check_range(from, bytes, "cuMemcpyDtoHAsync");
   if (!g_state->options.copies) return CUDA_SUCCESS;
-  stream_of(stream).queue.push_back(
-      [=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); });
+  put(stream, [=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); });
   return CUDA_SUCCESS;
 }
 CUresult fake_within(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
@@ -177,7 +178,7 @@ CUresult fake_within(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstre
   check_range(from, bytes, "cuMemcpyDtoDAsync");
   check_range(to, bytes, "cuMemcpyDtoDAsync");
   if (!g_state->options.copies) return CUDA_SUCCESS;
-  stream_of(stream).queue.push_back([=] {
+  put(stream, [=] {
     std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   });
   return CUDA_SUCCESS;
@@ -185,8 +186,7 @@ CUresult fake_within(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstre
 CUresult fake_memset(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream stream) {
   FAKE_ENTER("cuMemsetD8Async");
   check_range(to, bytes, "cuMemsetD8Async");
-  stream_of(stream).queue.push_back(
-      [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
+  put(stream, [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
   return CUDA_SUCCESS;
 }
 

@@ -163,8 +163,18 @@ CUstream FakeDriver::make_stream() {
   return reinterpret_cast<CUstream>(stream);
 }
 
-void FakeDriver::set_capturing(CUstream stream, bool capturing) {
-  stream_of(stream).capturing = capturing;
+void FakeDriver::begin_capture(CUstream stream) {
+  stream_of(stream).capturing = true;
+}
+
+FakeRecording FakeDriver::end_capture(CUstream stream) {
+  FakeStream& of = stream_of(stream);
+  of.capturing = false;
+  return std::exchange(of.recorded, {});
+}
+
+void FakeDriver::replay(const FakeRecording& recording, CUstream stream) {
+  for (const auto& work : recording) put(stream, work);
 }
 
 }  // namespace lathe::testing

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <span>
@@ -51,6 +52,9 @@ struct CooperativeLaunch {
   int tokens = 0, chooses = 0;
 };
 
+// What a capture of a stream has recorded.
+using FakeRecording = std::deque<std::function<void()>>;
+
 class FakeDriver {
  public:
   explicit FakeDriver(FakeOptions options = {});
@@ -93,7 +97,10 @@ class FakeDriver {
   CUcontext current_context() const;  // on this thread
   void push_context(CUcontext context);
   CUstream make_stream();
-  void set_capturing(CUstream stream, bool capturing);
+  // As a caller that captures the stream does. What is put on it in between is recorded.
+  void begin_capture(CUstream stream);
+  FakeRecording end_capture(CUstream stream);
+  void replay(const FakeRecording& recording, CUstream stream);
 
  private:
   Driver table_;

@@ -98,6 +98,18 @@ FakeStream& stream_of(CUstream stream) {
   return stream ? *reinterpret_cast<FakeStream*>(stream) : g_state->default_stream;
 }
 
+void put(CUstream stream, std::function<void()> work) {
+  FakeStream& to = stream_of(stream);
+  if (to.capturing)
+    to.recorded.push_back(std::move(work));
+  else
+    to.queue.push_back(std::move(work));
+}
+
+void refuse_capture(CUstream stream, const char* call) {
+  if (stream_of(stream).capturing) violation(std::string(call) + " of a stream being captured");
+}
+
 void check_range(CUdeviceptr pointer, std::size_t bytes, const char* call) {
   std::lock_guard lock(g_state->mutex);
   auto after = g_state->buffers.upper_bound(pointer);
@@ -130,6 +142,7 @@ void run(const FakeLaunch& launch) {
     auto& control = *reinterpret_cast<ControlBlock*>(launch.arguments[0]);
     reinterpret_cast<std::int32_t*>(launch.arguments[1])[control.position] = control.sampled;
     control.advance();
+    control.position = std::min(control.position, std::int32_t(launch.arguments[2]));
   }
   if (launch.library->custom) {
     auto* to = reinterpret_cast<std::int32_t*>(launch.arguments[0]);

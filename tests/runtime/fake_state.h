@@ -49,6 +49,7 @@ struct FakeGraph {
 struct FakeStream {
   std::deque<std::function<void()>> queue;
   bool capturing = false;
+  FakeRecording recorded;
 };
 struct FakeContext {
   int retained = 0;
@@ -91,6 +92,10 @@ void violation(const std::string& text);
 // Counts the call and decides whether it fails. Allocates only for a name it has not seen.
 CUresult enter(const char* name, bool needs_context = true);
 FakeStream& stream_of(CUstream stream);
+// Puts work at the stream's end, or into the graph that it is being captured into.
+void put(CUstream stream, std::function<void()> work);
+// A violation for a call that a capture of the stream does not allow.
+void refuse_capture(CUstream stream, const char* call);
 void check_range(CUdeviceptr pointer, std::size_t bytes, const char* call);
 // Does what is queued.
 void drain(FakeStream& stream);

@@ -26,6 +26,7 @@ CUresult fake_stream_destroy(CUstream stream) {
 }
 CUresult fake_stream_synchronize(CUstream stream) {
   const CUresult status = enter("cuStreamSynchronize");
+  refuse_capture(stream, "cuStreamSynchronize");
   drain(stream_of(stream));
   return status;
 }
@@ -37,16 +38,17 @@ CUresult fake_capturing(CUstream stream, CUstreamCaptureStatus* status) {
 }
 CUresult fake_stream_query(CUstream stream) {
   const CUresult status = enter("cuStreamQuery");
+  refuse_capture(stream, "cuStreamQuery");
   drain(stream_of(stream));
   return status;
 }
 CUresult fake_write_value(CUstream stream, CUdeviceptr to, cuuint64_t value, unsigned) {
   FAKE_ENTER("cuStreamWriteValue64");
+  refuse_capture(stream, "cuStreamWriteValue64");
   check_range(to, sizeof value, "cuStreamWriteValue64");
   if (to % 8 != 0) violation("cuStreamWriteValue64 is misaligned");
   if (g_state->options.execute) {
-    stream_of(stream).queue.push_back(
-        [=] { std::memcpy(reinterpret_cast<void*>(to), &value, sizeof value); });
+    put(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), &value, sizeof value); });
   }
   return CUDA_SUCCESS;
 }
@@ -95,7 +97,7 @@ CUresult fake_library_load(CUlibrary* library, const void* code, CUjit_option*, 
   }
   if (made->text.find(".entry lathe_advance") != std::string::npos) {
     made->advance = true;
-    made->arguments = 2;
+    made->arguments = 3;
   }
   if (made->text.starts_with(kCustomMark)) {
     made->custom = true;
@@ -141,7 +143,7 @@ CUresult fake_launch(CUfunction function, unsigned, unsigned, unsigned, unsigned
                      unsigned, unsigned, CUstream stream, void** parameters, void**) {
   FAKE_ENTER("cuLaunchKernel");
   if (!g_state->options.execute) return CUDA_SUCCESS;
-  stream_of(stream).queue.push_back([launch = make_launch(function, parameters)] { run(launch); });
+  put(stream, [launch = make_launch(function, parameters)] { run(launch); });
   return CUDA_SUCCESS;
 }
 CUresult fake_cooperative_launch(CUfunction function, unsigned blocks, unsigned, unsigned,
@@ -166,7 +168,7 @@ CUresult fake_cooperative_launch(CUfunction function, unsigned blocks, unsigned,
   launch.tokens = *static_cast<int*>(parameters[8]);
   launch.chooses = *static_cast<int*>(parameters[9]);
   if (options.execute && options.run_persistent) {
-    stream_of(stream).queue.push_back([copy = launch, &library]() mutable {
+    put(stream, [copy = launch, &library]() mutable {
       std::vector<void*> arguments;
       for (std::uint64_t& pointer : copy.pointers) arguments.push_back(&pointer);
       arguments.push_back(&copy.tokens);
@@ -261,9 +263,10 @@ void run_late_first(const FakeGraph& graph) {
 }
 CUresult fake_graph_launch(CUgraphExec executable, CUstream stream) {
   FAKE_ENTER("cuGraphLaunch");
+  refuse_capture(stream, "cuGraphLaunch");
   if (!g_state->options.execute) return CUDA_SUCCESS;
   auto* graph = reinterpret_cast<FakeGraph*>(executable);
-  stream_of(stream).queue.push_back([graph] { run_late_first(*graph); });
+  put(stream, [graph] { run_late_first(*graph); });
   return CUDA_SUCCESS;
 }
 CUresult fake_graph_upload(CUgraphExec, CUstream) {

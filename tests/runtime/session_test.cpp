@@ -249,11 +249,11 @@ TEST_P(SessionTest, TheCallersContextAndStreamAreBorrowed) {
     EXPECT_EQ(fake_.calls("cuDevicePrimaryCtxRetain"), 0);
     EXPECT_EQ(fake_.calls("cuStreamCreate"), 0);
 
-    fake_.set_capturing(stream, true);
+    fake_.begin_capture(stream);
     EXPECT_EQ(session->step(1).error().code, Code::invalid_argument);
     EXPECT_EQ(session->sampled().error().code, Code::invalid_argument);
     EXPECT_EQ(session->read_rate().value(), session->read_rate().value());
-    fake_.set_capturing(stream, false);
+    EXPECT_TRUE(fake_.end_capture(stream).empty());
     EXPECT_TRUE(session->step(1));
   }
   EXPECT_EQ(fake_.current_context(), other);

@@ -172,6 +172,20 @@ LATHE_API lathe_status lathe_session_get_length(const lathe_session* session, in
 // Forgets all positions from `length` on; 0 starts anew. Waits for nothing.
 LATHE_API lathe_status lathe_session_rollback(lathe_session* session, int32_t length);
 
+// For an engine with a CUDA graph of its own: adds one token to the graph that is being captured
+// from the session's stream (lathe_session_options::stream). Each replay decodes the token that the
+// one before chose. Waits for nothing; LATHE_INVALID_ARGUMENT where the stream is not captured.
+// Everything else that a session does is refused while its stream is captured.
+LATHE_API lathe_status lathe_session_record_step(lathe_session* session);
+// The next replays begin with `token` at the next position. Waits for the steps before. More
+// replays than the context has room for decode its last position again and again.
+LATHE_API lathe_status lathe_session_begin_replays(lathe_session* session, int32_t token);
+// Waits for the stream and takes what `count` replays have chosen since they began, or since the
+// last that were taken. The session is then `count` tokens longer. LATHE_INVALID_ARGUMENT, and
+// nothing taken, where fewer have run.
+LATHE_API lathe_status lathe_session_take_replays(lathe_session* session, int32_t* tokens,
+                                                  int32_t count);
+
 // How a token is chosen. All 0: the likeliest. docs/sampling.md has the rules.
 typedef struct lathe_sampling {
   size_t struct_size;

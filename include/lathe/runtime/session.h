@@ -152,6 +152,19 @@ class Session {
   // another session's, or a batch's, of the same model and KV format; else invalid_argument, and
   // nothing changes. A failure on the way leaves no positions.
   virtual Result<void> restore(const KvSnapshot& snapshot) = 0;
+
+  // For a caller with a graph of its own, on its own stream (SessionOptions::stream). Adds one
+  // token to the graph that is being captured from that stream: each replay decodes the token that
+  // the one before chose, by the rules of sampling that then hold. Waits for nothing, and asks the
+  // host for nothing: everything else that a session does is refused while its stream is captured.
+  virtual Result<void> record_step();
+  // The next replays begin with `token` at position length(). Waits for the steps before. More
+  // replays than the context has room for decode its last position again and again.
+  virtual Result<void> begin_replays(std::int32_t token);
+  // Waits for the stream and takes what so many replays have chosen since the replays began, or
+  // since the last that were taken: tokens[i] is what sampled() would say after replay i, and
+  // length() grows as if they had been steps. invalid_argument, and nothing taken, where fewer ran.
+  virtual Result<void> take_replays(std::span<std::int32_t> tokens);
   // Bytes per second that a plain read kernel reaches on this device; 0 for the cpu executor.
   // Measured on the first call, which takes about 0.1 s and some scratch memory.
   virtual Result<double> read_rate() = 0;

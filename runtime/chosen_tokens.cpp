@@ -1,0 +1,40 @@
+// Owns the looking for tokens that the device writes while the host goes on.
+#include "runtime/chosen_tokens.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+namespace lathe {
+namespace {
+
+constexpr std::chrono::microseconds kBetweenLooks{20};
+
+}  // namespace
+
+Result<ChosenTokens> ChosenTokens::allocate(const Context& context, int positions) {
+  ChosenTokens tokens;
+  const std::int64_t bytes = std::int64_t{positions} * std::int64_t(sizeof(std::int32_t));
+  LATHE_ASSIGN(tokens.memory_, allocate_pinned(context, bytes, "sampled tokens"));
+  tokens.positions_ = std::size_t(positions);
+  return tokens;
+}
+
+void tell_as_they_arrive(const Driver& driver, CUstream stream, std::span<std::int32_t> tokens,
+                         std::span<const std::int32_t> stops, TokenListener& listener) {
+  for (std::int32_t& place : tokens) {
+    const std::atomic_ref<std::int32_t> arriving(place);
+    std::int32_t token = arriving.load(std::memory_order_acquire);
+    while (token == ChosenTokens::kNotYet) {
+      const bool busy = driver.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+      token = arriving.load(std::memory_order_acquire);
+      if (!busy && token == ChosenTokens::kNotYet) return;
+      if (token == ChosenTokens::kNotYet) std::this_thread::sleep_for(kBetweenLooks);
+    }
+    listener.tell(token);
+    if (std::ranges::find(stops, token) != stops.end()) return;
+  }
+}
+
+}  // namespace lathe
