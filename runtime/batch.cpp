@@ -12,6 +12,7 @@
 #include "runtime/eligibility.h"
 #include "runtime/session_base.h"
 #include "runtime/session_report.h"
+#include "runtime/stream_wait.h"
 #include "runtime/trace_range.h"
 
 namespace lathe {
@@ -127,7 +128,7 @@ Result<std::unique_ptr<Batch>> open_batch(std::shared_ptr<const GgufFile> file,
                device->context().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   LATHE_ASSIGN(Plan plan, build_session_plan(*file, wanted));
   auto batch = std::make_unique<CudaBatch>(std::move(file), std::move(plan), std::move(device),
-                                           options.rows);
+                                           options.rows, wait_limit_of(options.session));
   LATHE_TRY(batch->prepare(options.session));
   return std::unique_ptr<Batch>(std::move(batch));
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <thread>
 
 namespace lathe {
@@ -21,15 +20,19 @@ Result<ChosenTokens> ChosenTokens::allocate(const Context& context, int position
   return tokens;
 }
 
-void tell_as_they_arrive(const Driver& driver, CUstream stream, std::span<std::int32_t> tokens,
-                         std::span<const std::int32_t> stops, TokenListener& listener) {
+void tell_as_they_arrive(const Driver& driver, CUstream stream, std::chrono::milliseconds limit,
+                         std::span<std::int32_t> tokens, std::span<const std::int32_t> stops,
+                         TokenListener& listener) {
+  using Clock = std::chrono::steady_clock;
   for (std::int32_t& place : tokens) {
+    const Clock::time_point since = Clock::now();
     const std::atomic_ref<std::int32_t> arriving(place);
     std::int32_t token = arriving.load(std::memory_order_acquire);
     while (token == ChosenTokens::kNotYet) {
       const bool busy = driver.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
       token = arriving.load(std::memory_order_acquire);
       if (!busy && token == ChosenTokens::kNotYet) return;
+      if (limit.count() >= 0 && Clock::now() - since > limit) return;
       if (token == ChosenTokens::kNotYet) std::this_thread::sleep_for(kBetweenLooks);
     }
     listener.tell(token);

@@ -1,6 +1,7 @@
 // Owns the host memory in which the device writes the token that it chose at each position.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -31,9 +32,16 @@ class ChosenTokens {
   std::size_t positions_ = 0;
 };
 
-// Tells the tokens as they arrive, until the last of them or a stop token has, or the stream has
-// nothing left to do.
-void tell_as_they_arrive(const Driver& driver, CUstream stream, std::span<std::int32_t> tokens,
-                         std::span<const std::int32_t> stops, TokenListener& listener);
+// The next replay of a recorded step that is to be taken.
+struct Replays {
+  int position = -1;  // -1: none have begun
+  std::int32_t token = 0;
+};
+
+// Tells the tokens as they arrive, until the last of them or a stop token has, the stream has
+// nothing left to do, or none has come for `limit`, if that is not below zero.
+void tell_as_they_arrive(const Driver& driver, CUstream stream, std::chrono::milliseconds limit,
+                         std::span<std::int32_t> tokens, std::span<const std::int32_t> stops,
+                         TokenListener& listener);
 
 }  // namespace lathe

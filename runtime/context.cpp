@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <memory>
+
 namespace lathe {
 
 Result<Context> Context::open(const Driver& driver, CUcontext borrowed, int ordinal) {
@@ -43,10 +45,14 @@ Context::Context(Context&& other) noexcept
       driver_version_(other.driver_version_),
       device_name_(std::move(other.device_name_)),
       target_(other.target_),
-      memory_(other.memory_) {}
+      memory_(other.memory_),
+      given_up_(other.given_up_.exchange(nullptr)) {}
 
 Context::~Context() {
-  if (retained_) driver_->cuDevicePrimaryCtxRelease(device_);
+  if (const Error* why = given_up_.load())
+    delete why;
+  else if (retained_)
+    driver_->cuDevicePrimaryCtxRelease(device_);
 }
 
 Result<void> Context::take_memory_from(const MemoryHooks& hooks) {
@@ -60,7 +66,14 @@ Result<void> Context::take_memory_from(const MemoryHooks& hooks) {
   return {};
 }
 
+void Context::give_up(Error why) const {
+  const Error* none = nullptr;
+  auto reason = std::make_unique<const Error>(std::move(why));
+  if (given_up_.compare_exchange_strong(none, reason.get())) reason.release();
+}
+
 Result<ContextScope> Context::enter() const {
+  if (const Error* why = given_up_.load(std::memory_order_acquire)) return *why;
   LATHE_DRIVER_CALL(*driver_, cuCtxPushCurrent, context_);
   return ContextScope(*driver_);
 }

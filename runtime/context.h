@@ -2,6 +2,7 @@
 // retained. Every entry makes it current and restores what was current before.
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <utility>
 
@@ -40,6 +41,9 @@ class Context {
   ~Context();
 
   Result<ContextScope> enter() const;
+  // From now on enter() fails with `why`, and nothing in the context is freed, since any such call
+  // would wait for a launch that never ends. The first reason stays.
+  void give_up(Error why) const;
 
   const Driver& driver() const { return *driver_; }
   CUdevice device() const { return device_; }
@@ -63,6 +67,7 @@ class Context {
   std::string device_name_;
   Target target_;
   MemoryHooks memory_;
+  mutable std::atomic<const Error*> given_up_ = nullptr;
 };
 
 // invalid_argument while the stream is being captured: a recording of somebody else's would take

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/stream_wait.h"
 #include "runtime/trace_range.h"
 
 namespace lathe {
@@ -15,6 +16,13 @@ namespace {
 constexpr std::size_t kFewTokens = 32;
 
 }  // namespace
+
+Result<void> CudaBatch::wait() const {
+  return wait_for_stream(context(), stream_, limit_, {}, [&] {
+    return last_ ? fmt::format("a step of {} rows ({})", last_rows_, last_->executor->text())
+                 : std::string("what a batch has put on its stream");
+  });
+}
 
 Result<void> CudaBatch::feed(int sequence, std::span<const std::int32_t> tokens) {
   LATHE_ASSIGN(BatchSequence * of, sequences_.find(sequence));
@@ -101,8 +109,7 @@ void CudaBatch::take_back(std::span<const BatchRow> rows) {
 Result<void> CudaBatch::fetch(const PinnedBuffer& to, std::int64_t offset, std::size_t bytes) {
   const CUdeviceptr from = memory_->addresses().scratch + CUdeviceptr(offset);
   LATHE_DRIVER_CALL(driver(), cuMemcpyDtoHAsync, to.get(), from, bytes, stream_);
-  LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
-  return {};
+  return wait();
 }
 
 Result<std::span<const std::int32_t>> CudaBatch::step(std::span<const BatchRow> rows) {
@@ -159,6 +166,7 @@ Result<KvAccess> CudaBatch::kv(int sequence) {
   const auto move = [this](std::span<const KvCopy> copies, KvMove way) -> Result<void> {
     LATHE_ASSIGN(ContextScope scope, context().enter());
     LATHE_TRY(check_stream_not_capturing(driver(), stream_, "the moving of keys and values"));
+    LATHE_TRY(wait());
     return move_on_device(driver(), stream_, copies, way);
   };
   return KvAccess(decoding_, memory_->addresses(), first_row(sequence), of->tokens(), move);

@@ -1,6 +1,7 @@
 // Owns what a batch on a GPU consists of. batch.cpp opens it, cuda_batch.cpp runs it.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,18 +28,19 @@ struct BatchLaunches {
 class CudaBatch final : public Batch {
  public:
   CudaBatch(std::shared_ptr<const GgufFile> file, Plan decoding, std::shared_ptr<DeviceImpl> device,
-            int rows)
+            int rows, std::chrono::milliseconds limit)
       : file_(std::move(file)),
         decoding_(std::move(decoding)),
         device_(std::move(device)),
         most_rows_(rows),
+        limit_(limit),
         host_choice_(decoding_),
         sequences_(decoding_.options, decoding_.spec.vocab) {}
 
   ~CudaBatch() override {
     // What the batch owns must not go while the stream still works with it.
     const auto scope = context().enter();
-    if (scope && stream_) driver().cuStreamSynchronize(stream_);
+    if (scope && stream_) static_cast<void>(wait());
   }
 
   Result<void> prepare(const SessionOptions& options);
@@ -100,6 +102,7 @@ class CudaBatch final : public Batch {
  private:
   const Context& context() const { return device_->context(); }
   const Driver& driver() const { return device_->driver(); }
+  Result<void> wait() const;
   int first_row(int sequence) const { return sequence * decoding_.options.context; }
 
   Result<KvAccess> kv(int sequence);
@@ -117,6 +120,7 @@ class CudaBatch final : public Batch {
   // In order of use: each needs those above it.
   std::shared_ptr<DeviceImpl> device_;
   const int most_rows_;
+  const std::chrono::milliseconds limit_;
   Stream own_stream_;
   CUstream stream_ = nullptr;
   std::optional<BoundWeights> memory_;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "runtime/service_kernel.h"
 #include "runtime/session_base.h"
 #include "runtime/session_report.h"
+#include "runtime/stream_wait.h"
 #include "runtime/token_listener.h"
 #include "runtime/trace_range.h"
 #include "runtime/weights.h"
@@ -27,24 +29,19 @@ static_assert(offsetof(ControlBlock, token) == 0 && offsetof(ControlBlock, posit
 
 constexpr std::size_t kFewTokens = 8;  // prompts shorter than this are read token by token
 
-// The next replay of a recorded step that is to be taken.
-struct Replays {
-  int position = -1;  // -1: none have begun
-  std::int32_t token = 0;
-};
-
 class CudaSession final : public SessionBase {
  public:
   CudaSession(std::shared_ptr<const GgufFile> file, Plan plan, ExecutorKind kind,
-              std::shared_ptr<DeviceImpl> device)
+              std::shared_ptr<DeviceImpl> device, std::chrono::milliseconds limit)
       : SessionBase(std::move(file), std::move(plan), kind),
         kind_(kind),
+        limit_(limit),
         device_(std::move(device)) {}
 
   ~CudaSession() override {
     // What the session owns must not go while the stream still works with it.
     const auto scope = context().enter();
-    if (scope && stream_) driver().cuStreamSynchronize(stream_);
+    if (scope && stream_) static_cast<void>(wait());
   }
 
   Result<void> prepare(const SessionOptions& options) {
@@ -78,8 +75,10 @@ class CudaSession final : public SessionBase {
     bound_.emplace(std::move(bound));
     LATHE_ASSIGN(std::vector<PreparedStep> steps, prepared_steps(*device_, plan_, *bound_));
     LATHE_TRY(describe(prefill));
-    LATHE_TRY(prepare_advance());
-    steps.push_back({&advance_->kernel, advance_parameters_});
+    LATHE_ASSIGN(chosen_, ChosenTokens::allocate(context(), plan_.options.context));
+    LATHE_TRY(end_of_token_.load(*device_, memory_->addresses().control, chosen_.address(),
+                                 plan_.options.context));
+    steps.push_back({&end_of_token_.kernel(), end_of_token_.parameters()});
     LATHE_ASSIGN(executor_, make_executor(std::move(steps)));
     if (prefill) {
       report_.chunk = plan_.options.chunk;
@@ -134,13 +133,13 @@ class CudaSession final : public SessionBase {
     LATHE_TRY(write_stops(stops));
     const std::span history = chosen_.from(length_).first(tokens.size());
     // Earlier steps, since rolled back, may still be about to write there.
-    if (each) LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
+    if (each) LATHE_TRY(wait());
     std::ranges::fill(history, ChosenTokens::kNotYet);
     LATHE_TRY(executor_->launch(stream_, int(tokens.size())));
     stepped_ = true;
     TokenListener listener(each);
-    if (each) tell_as_they_arrive(driver(), stream_, history, stops, listener);
-    LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
+    if (each) tell_as_they_arrive(driver(), stream_, limit_, history, stops, listener);
+    LATHE_TRY(wait(history));
     LATHE_TRY(executor_->check());
     std::ranges::copy(history, tokens.begin());
     const int count = count_until(tokens, stops);
@@ -164,7 +163,7 @@ class CudaSession final : public SessionBase {
     LATHE_TRY(check_step(token));
     LATHE_ASSIGN(ContextScope scope, context().enter());
     LATHE_TRY(check_not_capturing("the beginning of replays"));
-    LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
+    LATHE_TRY(wait());
     std::ranges::fill(chosen_.from(length_), ChosenTokens::kNotYet);
     LATHE_TRY(write_control(token));
     replays_ = {length_, token};
@@ -180,9 +179,9 @@ class CudaSession final : public SessionBase {
     LATHE_TRY(check_step(replays_.token, std::int64_t(tokens.size())));
     LATHE_ASSIGN(ContextScope scope, context().enter());
     LATHE_TRY(check_not_capturing("the taking of replays, for which the host waits,"));
-    LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
-    LATHE_TRY(executor_->check());
     const std::span history = chosen_.from(length_).first(tokens.size());
+    LATHE_TRY(wait(history));
+    LATHE_TRY(executor_->check());
     const auto missing = std::ranges::find(history, ChosenTokens::kNotYet);
     if (missing != history.end())
       return Error{Code::invalid_argument,
@@ -193,8 +192,6 @@ class CudaSession final : public SessionBase {
     std::ranges::copy(history, tokens.begin());
     note_decoded(replays_.token, tokens);
     replays_ = {length_, std::max(tokens.back(), 0)};
-    stepped_ = true;
-    ended_early_ = false;
     return {};
   }
 
@@ -228,13 +225,16 @@ class CudaSession final : public SessionBase {
     return check_stream_not_capturing(driver(), stream_, what);
   }
 
-  // The device has decoded `first` and then, each time, the token that it chose.
-  void note_decoded(std::int32_t first, std::span<const std::int32_t> chosen) {
-    for (const std::int32_t token : chosen) {
-      tokens_[std::size_t(length_++)] = first;
-      first = std::max(token, 0);
-    }
-    stepped_to_ = length_;
+  // For all that is on the stream: the tokens of a run, or the steps that have been taken.
+  Result<void> wait(std::span<const std::int32_t> run = {}) const {
+    return wait_for_stream(context(), stream_, limit_, chosen_.all(), [&] {
+      if (!executor_) return std::string("what opens the session");
+      const auto chosen = std::ranges::find(run, ChosenTokens::kNotYet) - run.begin();
+      return run.empty()
+                 ? fmt::format("what was launched before position {} ({})", length_,
+                               executor_->text())
+                 : fmt::format("the step at position {} ({})", length_ + chosen, executor_->text());
+    });
   }
 
   // The value is part of the stream's command, so steps that have not run yet keep theirs however
@@ -297,6 +297,7 @@ class CudaSession final : public SessionBase {
     const TraceRange range("move keys and values");
     LATHE_ASSIGN(ContextScope scope, context().enter());
     LATHE_TRY(check_not_capturing("the moving of keys and values"));
+    LATHE_TRY(wait());
     LATHE_TRY(move_on_device(driver(), stream_, copies, move));
     return executor_->check();
   }
@@ -305,7 +306,7 @@ class CudaSession final : public SessionBase {
     LATHE_ASSIGN(ContextScope scope, context().enter());
     LATHE_TRY(check_not_capturing("the reading back of a result"));
     LATHE_DRIVER_CALL(driver(), cuMemcpyDtoHAsync, to, from, std::size_t(bytes), stream_);
-    LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
+    LATHE_TRY(wait());
     return executor_->check();
   }
 
@@ -336,18 +337,6 @@ class CudaSession final : public SessionBase {
     report_.executor = executor_name(kind);
   }
 
-  Result<void> prepare_advance() {
-    LATHE_ASSIGN(chosen_, ChosenTokens::allocate(context(), plan_.options.context));
-    LATHE_ASSIGN(ServiceKernel advance, load_advance_kernel(*device_));
-    advance_.emplace(std::move(advance));
-    advance_arguments_[0] = memory_->addresses().control;
-    advance_arguments_[1] = chosen_.address();
-    advance_arguments_[2] = CUdeviceptr(plan_.options.context - 1);
-    for (std::size_t i = 0; i < std::size(advance_parameters_); ++i)
-      advance_parameters_[i] = &advance_arguments_[i];
-    return {};
-  }
-
   Result<void> describe(const std::optional<PrefillPlan>& prefill) {
     report_.device = device_->description();
     report_.assembler = device_->assembler();
@@ -358,15 +347,14 @@ class CudaSession final : public SessionBase {
   }
 
   ExecutorKind kind_;
+  const std::chrono::milliseconds limit_;
   // In order of use: each needs those above it.
   std::shared_ptr<DeviceImpl> device_;
   Stream own_stream_;
   CUstream stream_ = nullptr;
   std::optional<BoundWeights> memory_;
   std::optional<BoundPlan> bound_;
-  std::optional<ServiceKernel> advance_;
-  CUdeviceptr advance_arguments_[3] = {};
-  void* advance_parameters_[3] = {};
+  EndOfToken end_of_token_;
   ChosenTokens chosen_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Prefill> prefill_;  // null: prompts are read token by token
@@ -403,7 +391,7 @@ Result<std::unique_ptr<Session>> open_cuda_session(std::shared_ptr<const GgufFil
                  {}};
   }
   auto session = std::make_unique<CudaSession>(std::move(file), std::move(plan), options.executor,
-                                               std::move(device));
+                                               std::move(device), wait_limit_of(options));
   LATHE_TRY(session->prepare(options));
   return std::unique_ptr<Session>(std::move(session));
 }

@@ -1,4 +1,6 @@
 // Owns the eager executor: one launch per step.
+#include <fmt/format.h>
+
 #include "runtime/executor.h"
 #include "runtime/trace_range.h"
 
@@ -16,6 +18,11 @@ class EagerExecutor final : public Executor {
   }
 
   Result<void> record(CUstream stream) override { return launch(stream); }
+
+  std::string text() const override {
+    return fmt::format("{} launches, {} to {}", steps_.size(), steps_.front().kernel->info.name,
+                       steps_.back().kernel->info.name);
+  }
 
  private:
   Result<void> launch(CUstream stream) {

@@ -34,6 +34,8 @@ constexpr EnvironmentVariable kVariables[] = {
      "the compiler of the llvm route"},
     {Variable::nvjitlink, library, "LATHE_NVJITLINK", "file or off", "libnvJitLink.so.13 or .12",
      "the assembler; off: the driver's own"},
+    {Variable::wait_limit, library, "LATHE_WAIT_LIMIT", "seconds or off", "300",
+     "how long the GPU may work without choosing a token before it counts as hung"},
     {Variable::cuda_home, programs, "CUDA_HOME", "folder", "CUDA_PATH",
      "the CUDA toolkit whose bin/ptxas `dump_ptx --assemble` runs"},
     {Variable::cuda_path, programs, "CUDA_PATH", "folder", "/usr/local/cuda", "the same"},
@@ -71,6 +73,16 @@ std::int64_t size_of(std::string_view text) {
   }
   if (number > (std::numeric_limits<std::int64_t>::max() >> shift)) return 0;
   return number << shift;
+}
+
+// 0 for what is no number of seconds, -1 for off.
+std::chrono::milliseconds wait_limit_of(std::string_view text) {
+  if (text == "off") return std::chrono::milliseconds(-1);
+  std::int32_t seconds = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, status] = std::from_chars(text.data(), end, seconds);
+  if (status != std::errc{} || rest != end || seconds <= 0) seconds = 0;
+  return std::chrono::seconds(seconds);
 }
 
 std::string problem(Variable variable, const std::string& value) {
@@ -129,6 +141,11 @@ Environment read_environment() {
   environment.nvrtc = text_of(Variable::nvrtc);
   environment.llvm = text_of(Variable::llvm);
   environment.nvjitlink = text_of(Variable::nvjitlink);
+  if (const std::string limit = text_of(Variable::wait_limit); !limit.empty()) {
+    environment.wait_limit = wait_limit_of(limit);
+    if (environment.wait_limit.count() == 0)
+      environment.problems.push_back(problem(Variable::wait_limit, limit));
+  }
   return environment;
 }
 

@@ -1,6 +1,7 @@
 // Owns what the environment variables mean to the library.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct Environment {
   std::string nvrtc;
   std::string llvm;
   std::string nvjitlink;
+  std::chrono::milliseconds wait_limit{};  // 0: not set; below 0: none
   // A sentence for each value that makes no sense; it counts as not set.
   std::vector<std::string> problems;
 };

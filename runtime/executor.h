@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lathe/runtime/session.h"
@@ -27,6 +28,8 @@ class Executor {
   virtual Result<void> record(CUstream stream) = 0;
   // Ok, or why what was launched so far is no result. After the stream has been waited for.
   virtual Result<void> check() { return {}; }
+  // What one token's launches are, for an error.
+  virtual std::string text() const = 0;
   // False: the next token is drawn, by the plan's kernels for it, and not the likeliest.
   virtual void set_greedy(bool) {}
 };

@@ -43,6 +43,8 @@ class GraphExecutor final : public Executor {
   // One by one: not every driver takes the launch of a graph into another.
   Result<void> record(CUstream stream) override { return launches_->record(stream); }
 
+  std::string text() const override { return "a graph of " + launches_->text(); }
+
  private:
   const Driver& driver_;
   DriverHandle<GraphExecTraits> graph_;

@@ -243,6 +243,11 @@ class MegaExecutor final : public Executor {
         .with("hint", "open the session again, or use the graph executor");
   }
 
+  std::string text() const override {
+    const Geometry& g = kernel_->kernel.info.geometry;
+    return fmt::format("the persistent kernel, {} blocks of {} threads", g.grid_x, g.threads);
+  }
+
   void set_greedy(bool greedy) override { greedy_ = greedy; }
 
  private:

@@ -148,4 +148,15 @@ Result<ServiceKernel> load_advance_kernel(const DeviceImpl& device) {
   return advance;
 }
 
+Result<void> EndOfToken::load(const DeviceImpl& device, CUdeviceptr control, CUdeviceptr history,
+                              int positions) {
+  LATHE_ASSIGN(kernel_, load_advance_kernel(device));
+  const CUdeviceptr arguments[] = {control, history, CUdeviceptr(positions - 1)};
+  for (std::size_t i = 0; i < std::size(arguments); ++i) {
+    arguments_[i] = arguments[i];
+    parameters_[i] = &arguments_[i];
+  }
+  return {};
+}
+
 }  // namespace lathe

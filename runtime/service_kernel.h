@@ -34,4 +34,21 @@ Result<ServiceKernel> load_program(const DeviceImpl& device, const Program& prog
 // block, an i32 per position of the context, and the last position, beyond which it does not go.
 Result<ServiceKernel> load_advance_kernel(const DeviceImpl& device);
 
+// A launch of it, with its arguments in place.
+class EndOfToken {
+ public:
+  EndOfToken() = default;
+  EndOfToken(const EndOfToken&) = delete;
+  EndOfToken& operator=(const EndOfToken&) = delete;
+  Result<void> load(const DeviceImpl& device, CUdeviceptr control, CUdeviceptr history,
+                    int positions);
+  const Kernel& kernel() const { return kernel_.kernel; }
+  void** parameters() { return parameters_; }
+
+ private:
+  ServiceKernel kernel_;
+  CUdeviceptr arguments_[3] = {};
+  void* parameters_[3] = {};
+};
+
 }  // namespace lathe

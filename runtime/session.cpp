@@ -81,6 +81,16 @@ Result<void> SessionBase::note_read(std::span<const std::int32_t> tokens) {
   return {};
 }
 
+void SessionBase::note_decoded(std::int32_t first, std::span<const std::int32_t> chosen) {
+  for (const std::int32_t token : chosen) {
+    tokens_[std::size_t(length_++)] = first;
+    first = std::max(token, 0);
+  }
+  stepped_to_ = length_;
+  stepped_ = true;
+  ended_early_ = false;
+}
+
 Result<void> SessionBase::check_stepped() const {
   if (stepped_) return {};
   return Error{Code::invalid_argument, "There are no logits before the first step.", {}};

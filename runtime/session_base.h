@@ -55,6 +55,8 @@ class SessionBase : public Session {
   }
   // Counts tokens that read_ahead() has read.
   Result<void> note_read(std::span<const std::int32_t> tokens);
+  // Counts `first`, which was decoded, and then, each time, the token that was chosen.
+  void note_decoded(std::int32_t first, std::span<const std::int32_t> chosen);
   // Ok when a step has run since the session was opened.
   Result<void> check_stepped() const;
   // The same, and its logits are still there.

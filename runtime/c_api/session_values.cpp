@@ -55,6 +55,11 @@ Result<SessionOptions> session_options_of(const lathe_session_options& given) {
   options.plan.context = given.context;
   options.plan.attention_splits = given.attention_splits;
   if (given.chunk != 0) options.plan.chunk = given.chunk == -1 ? 0 : given.chunk;
+  if (given.wait_limit_ms < -1)
+    return Error{Code::invalid_argument,
+                 fmt::format("A wait limit of {} ms makes no sense.", given.wait_limit_ms),
+                 {}};
+  options.wait_limit = std::chrono::milliseconds(given.wait_limit_ms);
   options.threads = given.threads;
   if (given.device) {
     LATHE_ASSIGN(const DeviceObject* device, find<DeviceObject>(given.device));

@@ -305,6 +305,7 @@ TEST_F(SessionFunctions, RefuseWrongOptions) {
   refused([](auto& o) { o.fusion = -1; }, "fusion number -1");
   refused([](auto& o) { o.kv_format = 3; }, "KV format number 3");
   refused([](auto& o) { o.threads = -1; }, "threads");
+  refused([](auto& o) { o.wait_limit_ms = -2; }, "wait limit of -2 ms");
   refused([](auto& o) { o.struct_size = 0; }, "lathe_session_options");
   EXPECT_REFUSED(lathe_session_open(model_.get(), &options_, nullptr), LATHE_INVALID_ARGUMENT,
                  "session");

@@ -74,6 +74,20 @@ TEST(Environment, SizesHaveUnits) {
   EXPECT_EQ(read_environment().cache_cap, 0);
 }
 
+TEST(Environment, TheWaitLimitIsInSeconds) {
+  for (const auto& [value, milliseconds] :
+       {std::pair("20", 20000L), {"2147483647", 2147483647000L}, {"off", -1L}, {"", 0L}}) {
+    const SetVariable limit("LATHE_WAIT_LIMIT", value);
+    EXPECT_EQ(read_environment().wait_limit.count(), milliseconds) << value;
+    EXPECT_TRUE(read_environment().problems.empty()) << value;
+  }
+  for (const char* value : {"0", "-3", "soon", "20s", "2147483648"}) {
+    const SetVariable limit("LATHE_WAIT_LIMIT", value);
+    EXPECT_EQ(read_environment().wait_limit.count(), 0) << value;
+    EXPECT_EQ(read_environment().problems.size(), 1u) << value;
+  }
+}
+
 TEST(Environment, AValueThatMakesNoSenseIsNamedAndCountsAsNotSet) {
   for (const char* value : {"0", "-1", "many", "12T", "12MB", "9999999999G", "M"}) {
     const SetVariable cap("LATHE_CACHE_CAP", value);

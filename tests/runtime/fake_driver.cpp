@@ -77,6 +77,12 @@ std::size_t FakeDriver::programmatic_edges() const {
   return g_state->programmatic_edges;
 }
 
+void FakeDriver::set_pace(Pace pace, std::chrono::milliseconds of_each_thing) {
+  std::lock_guard lock(g_state->mutex);
+  g_state->pace = pace;
+  g_state->of_each_thing = of_each_thing;
+}
+
 void FakeDriver::reset_counts() {
   std::lock_guard lock(g_state->mutex);
   for (auto& [name, count] : g_state->counts) count = 0;

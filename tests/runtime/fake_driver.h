@@ -6,6 +6,7 @@
 // instance at a time.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -76,6 +77,10 @@ class FakeDriver {
   void stop_failing();
   int random_failures() const;                      // that there were since fail_at_random()
   bool is_lost(CUcontext context = nullptr) const;  // null: the primary one
+  // How streams get on when somebody asks for their end. hung: not at all, and a call that would
+  // wait for ever is a violation; slow: one thing for each question.
+  enum class Pace { prompt, slow, hung };
+  void set_pace(Pace pace, std::chrono::milliseconds of_each_thing = {});
   void reset_counts();
   int calls() const;  // since reset_counts()
   int calls(const std::string& name) const;

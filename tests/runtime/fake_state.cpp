@@ -38,6 +38,7 @@ const std::vector<CUresult>& failures_of(std::string_view call) {
       {"cuGraphInstantiateWithFlags", {CUDA_ERROR_OUT_OF_MEMORY}},
       {"cuGraphLaunch", {CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, CUDA_ERROR_ILLEGAL_ADDRESS}},
       {"cuStreamSynchronize", {CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_LAUNCH_FAILED}},
+      {"cuStreamQuery", {CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_LAUNCH_FAILED}},
       {"cuEventSynchronize", {CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_DEVICE_UNAVAILABLE}},
       {"cuMemcpyHtoDAsync", {CUDA_ERROR_DEVICE_UNAVAILABLE}},
       {"cuMemcpyDtoHAsync", {CUDA_ERROR_ILLEGAL_ADDRESS}},
@@ -135,6 +136,11 @@ std::size_t FakeGraph::index_of(CUgraphNode node) const {
   const auto found = std::ranges::find_if(nodes, same);
   if (found == nodes.end()) violation("an edge of what is no node of its graph");
   return static_cast<std::size_t>(found - nodes.begin());
+}
+
+void finish(FakeStream& stream, const char* call) {
+  if (g_state->pace != FakeDriver::Pace::hung) return drain(stream);
+  if (!stream.queue.empty()) violation(std::string(call) + " waits for a hung stream");
 }
 
 void run(const FakeLaunch& launch) {

@@ -70,6 +70,8 @@ struct State {
   int random_failures = 0;
   std::set<std::string> violations;
   std::optional<CooperativeLaunch> cooperative;
+  FakeDriver::Pace pace = FakeDriver::Pace::prompt;
+  std::chrono::milliseconds of_each_thing{};
 
   FakeContext primary;
   std::vector<std::unique_ptr<FakeContext>> contexts;
@@ -97,7 +99,8 @@ void put(CUstream stream, std::function<void()> work);
 // A violation for a call that a capture of the stream does not allow.
 void refuse_capture(CUstream stream, const char* call);
 void check_range(CUdeviceptr pointer, std::size_t bytes, const char* call);
-// Does what is queued.
+// Does what is queued, for a call that waits; a violation where it would wait for ever.
+void finish(FakeStream& stream, const char* call);
 void drain(FakeStream& stream);
 void run(const FakeLaunch& launch);
 FakeLaunch make_launch(CUfunction function, void** parameters);

@@ -1,6 +1,7 @@
 // Owns the fake driver's calls about streams, events, libraries, launches and graphs.
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "tests/runtime/fake_state.h"
 
@@ -18,7 +19,7 @@ CUresult fake_stream_create(CUstream* stream, unsigned) {
 CUresult fake_stream_destroy(CUstream stream) {
   const CUresult status = enter("cuStreamDestroy");
   auto* gone = reinterpret_cast<FakeStream*>(stream);
-  drain(*gone);
+  finish(*gone, "cuStreamDestroy");
   std::lock_guard lock(g_state->mutex);
   if (g_state->streams.erase(gone) == 0) violation("cuStreamDestroy of what is no stream");
   delete gone;
@@ -27,7 +28,7 @@ CUresult fake_stream_destroy(CUstream stream) {
 CUresult fake_stream_synchronize(CUstream stream) {
   const CUresult status = enter("cuStreamSynchronize");
   refuse_capture(stream, "cuStreamSynchronize");
-  drain(stream_of(stream));
+  finish(stream_of(stream), "cuStreamSynchronize");
   return status;
 }
 CUresult fake_capturing(CUstream stream, CUstreamCaptureStatus* status) {
@@ -39,8 +40,20 @@ CUresult fake_capturing(CUstream stream, CUstreamCaptureStatus* status) {
 CUresult fake_stream_query(CUstream stream) {
   const CUresult status = enter("cuStreamQuery");
   refuse_capture(stream, "cuStreamQuery");
-  drain(stream_of(stream));
-  return status;
+  FakeStream& of = stream_of(stream);
+  const FakeDriver::Pace pace = g_state->pace;
+  if (status != CUDA_SUCCESS || of.queue.empty()) return status;
+  if (pace == FakeDriver::Pace::prompt) {
+    drain(of);
+    return status;
+  }
+  if (pace == FakeDriver::Pace::slow) {
+    const auto work = std::move(of.queue.front());
+    of.queue.pop_front();
+    std::this_thread::sleep_for(g_state->of_each_thing);
+    work();
+  }
+  return CUDA_ERROR_NOT_READY;
 }
 CUresult fake_write_value(CUstream stream, CUdeviceptr to, cuuint64_t value, unsigned) {
   FAKE_ENTER("cuStreamWriteValue64");
@@ -74,7 +87,8 @@ CUresult fake_event_record(CUevent event, CUstream stream) {
 }
 CUresult fake_event_synchronize(CUevent event) {
   const CUresult status = enter("cuEventSynchronize");
-  if (FakeStream* stream = *reinterpret_cast<FakeStream**>(event)) drain(*stream);
+  if (FakeStream* stream = *reinterpret_cast<FakeStream**>(event))
+    finish(*stream, "cuEventSynchronize");
   return status;
 }
 CUresult fake_event_elapsed(float* milliseconds, CUevent, CUevent) {

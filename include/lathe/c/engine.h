@@ -75,8 +75,9 @@ typedef struct lathe_session_options {
   void* progress_user;
   lathe_cancel cancel;  // may be NULL; asked after each kernel and each weight: LATHE_CANCELLED
   void* cancel_user;
-  int32_t chunk;     // tokens of a prompt read at once, up to 8192; 0: 512, -1: one by one
-  int32_t reserved;  // 0
+  int32_t chunk;          // tokens of a prompt read at once, up to 8192; 0: 512, -1: one by one
+  int32_t wait_limit_ms;  // how long the GPU may choose no token before it counts as hung; 0: five
+                          // minutes, or LATHE_WAIT_LIMIT; -1: for ever
 } lathe_session_options;
 
 typedef struct lathe_session_info {
@@ -107,7 +108,7 @@ typedef struct lathe_session_info {
 LATHE_API lathe_status lathe_session_open(const lathe_model* model,
                                           const lathe_session_options* options,
                                           lathe_session** session);
-// Waits for the work on its stream.
+// Waits for the work on its stream, but not for a hung one.
 LATHE_API lathe_status lathe_session_close(lathe_session* session);
 LATHE_API lathe_status lathe_session_get_info(const lathe_session* session,
                                               lathe_session_info* info);

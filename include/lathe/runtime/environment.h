@@ -23,6 +23,7 @@ enum class Variable : std::uint8_t {
   nvrtc,
   llvm,
   nvjitlink,
+  wait_limit,
   cuda_home,
   cuda_path,
   path,

@@ -2,6 +2,7 @@
 // logits.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -49,6 +50,10 @@ struct SessionOptions {
   int device = 0;                 // ordinal, when no context is given
   CUctx_st* context = nullptr;    // borrowed; null = the device's primary context is retained
   CUstream_st* stream = nullptr;  // the caller's; null = the session makes one of its own
+  // How long the GPU may work without choosing a token before a call that waits for it gives the
+  // context up with an error: between once and twice this. 0: LATHE_WAIT_LIMIT, else 5 minutes;
+  // below 0: for ever.
+  std::chrono::milliseconds wait_limit = {};
   Progress progress = {};
   // Asked after each kernel and each weight while the session opens: true ends it, Code::cancelled.
   std::function<bool()> cancelled = {};
