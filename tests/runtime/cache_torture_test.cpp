@@ -1,9 +1,10 @@
 // Tortures the disk cache: processes that start cold on the same keys are killed at any instant,
-// run into full, slow and read-only disks, and meet damaged and foreign files. Each that lives must
-// have loaded the right kernels and heard of no error, and the cache must stay under its cap.
+// run into full, slow and read-only disks and file systems of a network, and meet damaged and
+// foreign files. Each that lives must have loaded the right kernels and heard of no error, and the
+// cache must stay under its cap.
 //
-// Its own executable: it replaces write() and fsync(). --seconds=N tortures for longer.
-#include <dlfcn.h>
+// Its own executable: unreliable_files.cpp replaces functions of it. --seconds=N tortures for
+// longer.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -11,7 +12,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -26,39 +26,11 @@
 #include "runtime/module_map.h"
 #include "tests/runtime/fake_state.h"
 #include "tests/runtime/scratch_directory.h"
+#include "tests/runtime/unreliable_files.h"
 
 namespace {
-std::atomic<long> g_disk_left = -1;  // bytes until the disk is full; negative: it never is
-std::atomic<int> g_slow_microseconds = 0;
 int g_seconds = 4;
-
-void take_time() {
-  if (g_slow_microseconds > 0) ::usleep(useconds_t(g_slow_microseconds));
-}
 }  // namespace
-
-extern "C" ssize_t write(int file, const void* data, std::size_t size) {
-  using Write = ssize_t (*)(int, const void*, std::size_t);
-  static const auto next = reinterpret_cast<Write>(::dlsym(RTLD_NEXT, "write"));
-  take_time();
-  if (g_disk_left >= 0) {
-    // What still fits is written, as a file system does.
-    size = std::min(size, std::size_t(g_disk_left.load()));
-    if (size == 0) {
-      errno = ENOSPC;
-      return -1;
-    }
-    g_disk_left -= long(size);
-  }
-  return next(file, data, size);
-}
-
-extern "C" int fsync(int file) {
-  using Fsync = int (*)(int);
-  static const auto next = reinterpret_cast<Fsync>(::dlsym(RTLD_NEXT, "fsync"));
-  take_time();
-  return next(file);
-}
 
 namespace lathe::testing {
 namespace {
@@ -113,14 +85,13 @@ class TortureToolchain final : public Toolchain {
 // Of all processes, in memory that they share.
 struct Totals {
   std::atomic<std::int64_t> finished = 0, hits = 0, rejects = 0, writes = 0, write_failures = 0,
-                            evictions = 0;
+                            evictions = 0, stale_answers = 0;
 };
 
 struct Start {
   std::int64_t cap = kCap;
   bool read_only = false;
-  long disk_bytes = -1;
-  int slow_microseconds = 0;
+  FileTemper files = {};
   bool all_from_disk = false;  // is demanded
 };
 
@@ -131,8 +102,7 @@ int complain(const std::string& text) {
 
 // What a program does that starts, with the exit code of it.
 int cold_start(const std::string& directory, const Start& start, Totals& totals) {
-  g_disk_left = start.disk_bytes;
-  g_slow_microseconds = start.slow_microseconds;
+  set_file_temper(start.files);
   const FakeDriver fake;
   const auto context = Context::open(fake.table(), nullptr, 0);
   const TortureToolchain toolchain;
@@ -163,8 +133,18 @@ int cold_start(const std::string& directory, const Start& start, Totals& totals)
     totals.write_failures += counts.write_failures;
     totals.evictions += counts.evictions;
   }
+  settle_files();
+  totals.stale_answers += stale_answers();
   ++totals.finished;
   return 0;
+}
+
+// Slow, forgetful and late, as differs from process to process.
+FileTemper network(Random& random) {
+  return {.slow_microseconds = 1 + below(random, 400),
+          .stale_per_mille = 1 + below(random, 60),
+          .late_renames = below(random, 2) == 0,
+          .seed = unsigned(random())};
 }
 
 class CacheTortureTest : public ::testing::Test {
@@ -196,15 +176,16 @@ class CacheTortureTest : public ::testing::Test {
   }
 
   // As many at once as the cache bears; some are killed, at any instant.
-  void round(Random& random, bool damage) {
+  void round(Random& random, bool damage, bool over_network = false) {
     std::vector<pid_t> children;
     std::vector<bool> doomed;
     for (int i = 0; i < kProcesses; ++i) {
       Start wanted;
-      const int kind = below(random, 8);
-      if (kind == 0) wanted.disk_bytes = below(random, 20000);
-      if (kind == 1) wanted.slow_microseconds = below(random, 400);
+      const int kind = over_network ? 3 : below(random, 8);
+      if (kind == 0) wanted.files.disk_bytes = below(random, 20000);
+      if (kind == 1) wanted.files.slow_microseconds = 1 + below(random, 400);
       if (kind == 2) wanted.read_only = true;
+      if (kind == 3) wanted.files = network(random);
       children.push_back(start(wanted));
       ASSERT_GT(children.back(), 0);
       doomed.push_back(below(random, 2) == 0);
@@ -342,6 +323,25 @@ TEST_F(CacheTortureTest, NoWrongKernelNoErrorAndNoByteTooMuch) {
       static_cast<long long>(totals_->write_failures));
 }
 
+TEST_F(CacheTortureTest, ANetworkFileSystemServesNoWrongKernelAndNoError) {
+  Random random(20261130);
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::seconds((g_seconds + 1) / 2);
+  int rounds = 0;
+  for (; (Clock::now() < end || rounds < 3) && !HasFailure(); ++rounds)
+    round(random, rounds % 2 != 0, true);
+  EXPECT_GT(totals_->stale_answers, 0);
+  EXPECT_GT(totals_->write_failures, 0);
+  EXPECT_GT(totals_->hits, 0);
+  constexpr std::int64_t kRoom = 1 << 20;
+  EXPECT_EQ(run({.cap = kRoom}), 0);
+  EXPECT_EQ(run({.cap = kRoom, .all_from_disk = true}), 0);
+  std::printf(
+      "%d rounds over a network, %lld processes finished and %d killed; %lld stale answers\n",
+      rounds, static_cast<long long>(totals_->finished), killed_,
+      static_cast<long long>(totals_->stale_answers));
+}
+
 TEST_F(CacheTortureTest, AReadOnlyFolderIsReadAndNotWritten) {
   constexpr std::int64_t kRoom = 1 << 20;
   ASSERT_EQ(run({.cap = kRoom}), 0);
@@ -359,7 +359,7 @@ TEST_F(CacheTortureTest, AReadOnlyFolderIsReadAndNotWritten) {
 }
 
 TEST_F(CacheTortureTest, AFullDiskKeepsNothingAndFailsNothing) {
-  for (long left : {0L, 1L, 100L, 2000L}) EXPECT_EQ(run({.disk_bytes = left}), 0);
+  for (long left : {0L, 1L, 100L, 2000L}) EXPECT_EQ(run({.files = {.disk_bytes = left}}), 0);
   EXPECT_GT(totals_->write_failures, 3 * kKeys);
   EXPECT_TRUE(fs::is_empty(directory_ + "/v1/tmp"));
 }
