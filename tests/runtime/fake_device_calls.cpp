@@ -120,9 +120,9 @@ CUresult fake_alloc(CUdeviceptr* pointer, std::size_t bytes) {
 }
 CUresult fake_free(CUdeviceptr pointer) {
   const CUresult status = enter("cuMemFree");
+  std::lock_guard lock(g_state->mutex);
   for (FakeStream* stream : g_state->streams) finish(*stream, "cuMemFree");
   finish(g_state->default_stream, "cuMemFree");
-  std::lock_guard lock(g_state->mutex);
   const auto found = g_state->buffers.find(pointer);
   if (found == g_state->buffers.end()) {
     violation("cuMemFree of what is no buffer");

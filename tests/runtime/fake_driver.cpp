@@ -142,15 +142,16 @@ void FakeDriver::lend(std::uint64_t address, std::size_t bytes, bool pinned) {
 }
 
 void FakeDriver::take_back(std::uint64_t address) {
+  std::lock_guard lock(g_state->mutex);
   for (const FakeStream* stream : g_state->streams)
     if (!stream->queue.empty()) violation("memory was given back while a stream works");
-  std::lock_guard lock(g_state->mutex);
   if (g_state->pinned.erase(reinterpret_cast<void*>(address)) + g_state->buffers.erase(address) !=
       1)
     violation("memory was given back that was not taken");
 }
 
 CUcontext FakeDriver::make_context() {
+  std::lock_guard lock(g_state->mutex);
   g_state->contexts.push_back(std::make_unique<FakeContext>());
   return reinterpret_cast<CUcontext>(g_state->contexts.back().get());
 }
@@ -165,6 +166,7 @@ void FakeDriver::push_context(CUcontext context) {
 
 CUstream FakeDriver::make_stream() {
   auto* stream = new FakeStream;
+  std::lock_guard lock(g_state->mutex);
   g_state->streams.insert(stream);
   return reinterpret_cast<CUstream>(stream);
 }

@@ -12,6 +12,7 @@ State* g_state = nullptr;
 thread_local std::vector<FakeContext*> t_contexts;
 
 void violation(const std::string& text) {
+  std::lock_guard lock(g_state->mutex);
   g_state->violations.insert(text);
 }
 
@@ -100,6 +101,7 @@ FakeStream& stream_of(CUstream stream) {
 }
 
 void put(CUstream stream, std::function<void()> work) {
+  std::lock_guard lock(g_state->mutex);
   FakeStream& to = stream_of(stream);
   if (to.capturing)
     to.recorded.push_back(std::move(work));
@@ -122,6 +124,7 @@ void check_range(CUdeviceptr pointer, std::size_t bytes, const char* call) {
 }
 
 void drain(FakeStream& stream) {
+  std::lock_guard lock(g_state->mutex);
   while (!stream.queue.empty()) {
     const auto work = std::move(stream.queue.front());
     stream.queue.pop_front();
@@ -139,6 +142,7 @@ std::size_t FakeGraph::index_of(CUgraphNode node) const {
 }
 
 void finish(FakeStream& stream, const char* call) {
+  std::lock_guard lock(g_state->mutex);
   if (g_state->pace != FakeDriver::Pace::hung) return drain(stream);
   if (!stream.queue.empty()) violation(std::string(call) + " waits for a hung stream");
 }

@@ -58,7 +58,8 @@ struct FakeContext {
 
 struct State {
   FakeOptions options;
-  mutable std::mutex mutex;
+  // Of all that is here, and of the work of streams, which may complain.
+  mutable std::recursive_mutex mutex;
   std::map<std::string, int, std::less<>> counts;
   int total = 0;
   int fail_in = -1;

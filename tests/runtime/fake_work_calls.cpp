@@ -40,6 +40,7 @@ CUresult fake_capturing(CUstream stream, CUstreamCaptureStatus* status) {
 CUresult fake_stream_query(CUstream stream) {
   const CUresult status = enter("cuStreamQuery");
   refuse_capture(stream, "cuStreamQuery");
+  std::lock_guard lock(g_state->mutex);
   FakeStream& of = stream_of(stream);
   const FakeDriver::Pace pace = g_state->pace;
   if (status != CUDA_SUCCESS || of.queue.empty()) return status;
