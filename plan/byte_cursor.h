@@ -15,7 +15,9 @@ namespace lathe {
 // Reads forward and never past the end. `what` names the field in the error.
 class ByteCursor {
  public:
-  explicit ByteCursor(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  // Begins at `offset`, which is not past the end.
+  explicit ByteCursor(std::span<const std::byte> bytes, std::size_t offset = 0)
+      : bytes_(bytes), offset_(offset) {}
 
   std::size_t offset() const { return offset_; }
   std::size_t remaining() const { return bytes_.size() - offset_; }
@@ -36,6 +38,8 @@ class ByteCursor {
     return value;
   }
 
+  // That many bytes.
+  Result<std::string_view> characters(std::string_view what, std::uint64_t length);
   // A 64-bit length and that many bytes.
   Result<std::string_view> text(std::string_view what);
 
@@ -43,7 +47,7 @@ class ByteCursor {
 
  private:
   std::span<const std::byte> bytes_;
-  std::size_t offset_ = 0;
+  std::size_t offset_;
 };
 
 }  // namespace lathe

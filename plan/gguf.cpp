@@ -1,4 +1,4 @@
-// Owns opening GGUF files and the typed look-ups over their metadata.
+// Owns opening model files and the typed look-ups over their metadata.
 #include "lathe/plan/gguf.h"
 
 #include <fcntl.h>
@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "plan/gguf_parser.h"
+#include "plan/p64_parser.h"
 
 namespace lathe {
 namespace {
@@ -73,6 +74,7 @@ class ParsedGgufFile final : public GgufFile {
         contents_(std::move(contents)) {}
 
   const std::string& path() const override { return path_; }
+  const FileFacts& facts() const override { return contents_.facts; }
   std::span<const GgufTensor> tensors() const override { return contents_.tensors; }
 
   const GgufTensor* tensor(std::string_view name) const override {
@@ -98,10 +100,11 @@ class ParsedGgufFile final : public GgufFile {
 };
 
 Result<std::shared_ptr<const GgufFile>> parse(std::string name, FileMap map,
-                                              std::span<const std::byte> bytes) {
+                                              std::span<const std::byte> bytes,
+                                              Integrity integrity) {
   // The one place where the reader allocates in proportion to the file.
   try {
-    auto contents = parse_gguf(bytes);
+    auto contents = is_p64(bytes) ? parse_p64(bytes, integrity) : parse_gguf(bytes);
     if (!contents) return std::move(contents).error().with("file", name);
     return std::shared_ptr<const GgufFile>(std::make_shared<ParsedGgufFile>(
         std::move(name), std::move(map), bytes, std::move(contents).value()));
@@ -151,15 +154,35 @@ std::int64_t GgufTensor::rows() const {
   return rows;
 }
 
-Result<std::shared_ptr<const GgufFile>> GgufFile::open(const std::string& path) {
+const char* container_name(Container container) {
+  return container == Container::gguf ? "GGUF" : "P64";
+}
+
+Result<Integrity> integrity_by_name(std::string_view name) {
+  if (name == "metadata") return Integrity::metadata;
+  if (name == "full") return Integrity::full;
+  if (name == "structure") return Integrity::structure;
+  return Error{Code::invalid_argument,
+               fmt::format("'{}' is no integrity; known: metadata, full, structure", name),
+               {}};
+}
+
+const FileFacts& GgufFile::facts() const {
+  static const FileFacts none;
+  return none;
+}
+
+Result<std::shared_ptr<const GgufFile>> GgufFile::open(const std::string& path,
+                                                       Integrity integrity) {
   LATHE_ASSIGN(FileMap map, FileMap::open(path));
   const std::span<const std::byte> bytes = map.bytes();
-  return parse(path, std::move(map), bytes);
+  return parse(path, std::move(map), bytes, integrity);
 }
 
 Result<std::shared_ptr<const GgufFile>> GgufFile::from_bytes(std::span<const std::byte> bytes,
-                                                             std::string name) {
-  return parse(std::move(name), FileMap(), bytes);
+                                                             std::string name,
+                                                             Integrity integrity) {
+  return parse(std::move(name), FileMap(), bytes, integrity);
 }
 
 Result<std::int64_t> GgufFile::integer(std::string_view key) const {

@@ -1,4 +1,4 @@
-// Owns reading one metadata value of a GGUF file.
+// Owns reading the metadata of a GGUF file: keys and values.
 #include "plan/gguf_metadata.h"
 
 #include <fmt/format.h>
@@ -10,21 +10,9 @@
 namespace lathe {
 namespace {
 
-enum class ValueType : std::uint32_t {
-  u8 = 0,
-  i8 = 1,
-  u16 = 2,
-  i16 = 3,
-  u32 = 4,
-  i32 = 5,
-  f32 = 6,
-  boolean = 7,
-  string = 8,
-  array = 9,
-  u64 = 10,
-  i64 = 11,
-  f64 = 12,
-};
+constexpr std::size_t kMaxKeyBytes = 65535;
+
+using ValueType = GgufValueType;
 
 Error corrupt(std::string message) {
   return Error{Code::corrupt_file, std::move(message), {}};
@@ -181,8 +169,37 @@ class ValueReader {
 
 }  // namespace
 
-Result<GgufValue> read_gguf_value(ByteCursor& cursor, const std::string& what) {
-  return ValueReader(cursor, what).read();
+Result<void> check_name(std::string_view name, std::string_view what, std::size_t offset,
+                        std::size_t limit) {
+  if (name.empty()) return corrupt(fmt::format("{} at byte {} is empty", what, offset));
+  if (name.size() > limit) {
+    return corrupt(fmt::format("{} at byte {} is {} bytes long; the limit is {}", what, offset,
+                               name.size(), limit));
+  }
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      return corrupt(
+          fmt::format("{} at byte {} contains the control character 0x{:02x}", what, offset, byte));
+    }
+  }
+  return {};
+}
+
+Result<void> read_gguf_entries(ByteCursor& cursor, std::uint64_t count,
+                               std::unordered_map<std::string, GgufValue>& values) {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::size_t offset = cursor.offset();
+    const std::string what = fmt::format("the key of metadata entry {}", i);
+    LATHE_ASSIGN(const auto key, cursor.text(what));
+    LATHE_TRY(check_name(key, what, offset, kMaxKeyBytes));
+    const std::string name = fmt::format("the value of '{}'", key);
+    LATHE_ASSIGN(auto value, ValueReader(cursor, name).read());
+    if (!values.emplace(key, std::move(value)).second) {
+      return corrupt(fmt::format("the metadata key '{}' at byte {} occurs twice", key, offset));
+    }
+  }
+  return {};
 }
 
 }  // namespace lathe

@@ -17,8 +17,6 @@ namespace {
 constexpr std::uint32_t kMagic = 0x46554747;  // "GGUF"
 constexpr std::int64_t kDefaultAlignment = 32;
 constexpr std::int64_t kMaxAlignment = 1 << 20;
-constexpr std::size_t kMaxKeyBytes = 65535;
-constexpr std::size_t kMaxTensorNameBytes = 64;
 constexpr std::uint32_t kMaxDims = 4;
 // The least that one entry can take: a length, one character, a type, one byte of value.
 constexpr std::uint64_t kMinValueBytes = 8 + 1 + 4 + 1;
@@ -29,31 +27,16 @@ Error corrupt(std::string message) {
   return Error{Code::corrupt_file, std::move(message), {}};
 }
 
-// Names go into error messages, listings and look-ups: they must be visible text.
-Result<void> check_name(std::string_view name, std::string_view what, std::size_t offset,
-                        std::size_t limit) {
-  if (name.empty()) return corrupt(fmt::format("{} at byte {} is empty", what, offset));
-  if (name.size() > limit) {
-    return corrupt(fmt::format("{} at byte {} is {} bytes long; the limit is {}", what, offset,
-                               name.size(), limit));
-  }
-  for (const char c : name) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      return corrupt(
-          fmt::format("{} at byte {} contains the control character 0x{:02x}", what, offset, byte));
-    }
-  }
-  return {};
-}
-
 class Parser {
  public:
   explicit Parser(std::span<const std::byte> bytes) : bytes_(bytes), cursor_(bytes) {}
 
   Result<GgufContents> run() {
     LATHE_TRY(read_header());
-    for (std::uint64_t i = 0; i < value_count_; ++i) LATHE_TRY(read_entry(i));
+    const std::size_t start = cursor_.offset();
+    LATHE_TRY(read_gguf_entries(cursor_, value_count_, out_.values));
+    out_.facts.metadata = bytes_.subspan(start, cursor_.offset() - start);
+    out_.facts.metadata_count = value_count_;
     LATHE_ASSIGN(const std::int64_t alignment, read_alignment());
     out_.tensors.reserve(static_cast<std::size_t>(tensor_count_));
     for (std::uint64_t i = 0; i < tensor_count_; ++i) LATHE_TRY(read_tensor(i, alignment));
@@ -89,6 +72,8 @@ class Parser {
           fmt::format("the version at byte 4 is {}; GGUF versions 2 and 3 are read", version),
           {}};
     }
+    out_.facts.version = static_cast<int>(version);
+    out_.facts.bytes = static_cast<std::int64_t>(bytes_.size());
     LATHE_ASSIGN(tensor_count_, cursor_.number<std::uint64_t>("the tensor count"));
     LATHE_ASSIGN(value_count_, cursor_.number<std::uint64_t>("the metadata count"));
     if (tensor_count_ > cursor_.remaining() / kMinTensorBytes) {
@@ -100,18 +85,6 @@ class Parser {
       return corrupt(fmt::format(
           "the metadata count at byte 16 is {}, more than the remaining {} bytes can hold",
           value_count_, cursor_.remaining()));
-    }
-    return {};
-  }
-
-  Result<void> read_entry(std::uint64_t index) {
-    const std::size_t offset = cursor_.offset();
-    const std::string what = fmt::format("the key of metadata entry {}", index);
-    LATHE_ASSIGN(const auto key, cursor_.text(what));
-    LATHE_TRY(check_name(key, what, offset, kMaxKeyBytes));
-    LATHE_ASSIGN(auto value, read_gguf_value(cursor_, fmt::format("the value of '{}'", key)));
-    if (!out_.values.emplace(key, std::move(value)).second) {
-      return corrupt(fmt::format("the metadata key '{}' at byte {} occurs twice", key, offset));
     }
     return {};
   }
@@ -208,6 +181,7 @@ class Parser {
     const auto size = static_cast<std::int64_t>(bytes_.size());
     const auto header_end = static_cast<std::int64_t>(cursor_.offset());
     const std::int64_t data = (header_end + alignment - 1) / alignment * alignment;
+    out_.facts.data_offset = data;
     for (std::size_t i = 0; i < out_.tensors.size(); ++i) {
       GgufTensor& tensor = out_.tensors[i];
       // A tensor of unknown type takes at least one byte.

@@ -14,8 +14,11 @@
 
 namespace lathe {
 
-// What a GGUF file holds, checked. The name index views into `tensors`, which must not change.
+// What a model file holds, checked. The name index views into `tensors`, which must not change.
 struct GgufContents {
+  FileFacts facts;
+  std::vector<std::byte> own_metadata;      // what facts.metadata views where the file has none
+  std::vector<std::uint32_t> source_order;  // what facts.source_order views
   std::unordered_map<std::string, GgufValue> values;
   std::vector<GgufTensor> tensors;
   std::unordered_map<std::string_view, std::size_t> tensor_by_name;

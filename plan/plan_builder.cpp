@@ -15,7 +15,6 @@
 namespace lathe {
 namespace {
 
-constexpr int kDefaultContext = 4096;
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 30;
 
 Result<PlanOptions> resolve(PlanOptions options, const ModelSpec& spec) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "plan/p64_format.h"
+
 namespace lathe {
 namespace {
 
@@ -56,7 +58,11 @@ Result<int> WeightList::add(const std::string& name, std::int64_t n, std::int64_
   auto format = format_by_ggml_type(tensor->ggml_type);
   if (!format) {
     Error error = std::move(format).error().with("tensor", name).with("file", file_.path());
-    error.message = fmt::format("tensor '{}' cannot be read: {}", name, error.message);
+    const p64::Type* stored = p64::find_type(tensor->ggml_type);
+    error.message =
+        stored != nullptr
+            ? fmt::format("tensor '{}' cannot be read: no kernel here reads {}", name, stored->name)
+            : fmt::format("tensor '{}' cannot be read: {}", name, error.message);
     return error;
   }
   const int index = static_cast<int>(slots_.size());

@@ -21,6 +21,8 @@ Result<Output> cache_verify(const Options& options);
 Result<Output> cache_clear(const Options& options);
 Result<Output> cache_export(const Options& options);
 Result<Output> cache_import(const Options& options);
+Result<Output> inspect(const Options& options);
+Result<Output> convert(const Options& options);
 Result<Output> doctor(const Options& options);
 Result<Output> variables(const Options& options);
 

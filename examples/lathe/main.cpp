@@ -1,4 +1,4 @@
-// lathe: the upkeep of the cache, and what Lathe finds on this machine.
+// lathe: the upkeep of the cache, model files, and what Lathe finds on this machine.
 #include "examples/command_line.h"
 #include "examples/lathe/commands.h"
 
@@ -24,6 +24,10 @@ Result<Output> run(const Options& options) {
       return cache_export(options);
     case Command::import_file:
       return cache_import(options);
+    case Command::inspect:
+      return inspect(options);
+    case Command::convert:
+      return convert(options);
     case Command::doctor:
       return doctor(options);
     case Command::variables:

@@ -9,7 +9,8 @@ namespace lathe::tool {
 namespace {
 
 constexpr const char* kDescription =
-    "Looks after the cache of compiled kernels, and says what Lathe finds on this machine.";
+    "Looks after the cache of compiled kernels, inspects and converts model files, and says what "
+    "Lathe finds on this machine.";
 
 constexpr const char* kExamples =
     R"(Kernels that were compiled once are kept on disk, so that the next start needs no compiler.
@@ -22,6 +23,11 @@ A filled cache goes to another machine, or into an image, as one file:
   lathe cache export kernels.lathe
   lathe cache import kernels.lathe --dir /opt/lathe
   LATHE_CACHE=read-only LATHE_CACHE_DIR=/opt/lathe decode ...
+
+What is in a model file, GGUF or P64, and the file in the other container:
+  lathe inspect model.gguf --context 8192
+  lathe inspect model.p64 --integrity full
+  lathe convert model.gguf model.p64
 
 What to paste into a bug report, and every variable that can be set:
   lathe doctor
@@ -95,6 +101,41 @@ void add_cache_commands(CLI::App& app, Options& options) {
   }
 }
 
+CLI::Option* add_model(CLI::App* command, Options& options) {
+  return command->add_option("model", options.file, "A GGUF or P64 file")
+      ->required()
+      ->type_name("FILE");
+}
+
+void add_model_commands(CLI::App& app, Options& options) {
+  CLI::App* inspect =
+      add_command(app, "inspect", "What is in a model file: container, sizes, formats, KV cache",
+                  Command::inspect, options);
+  add_model(inspect, options);
+  inspect
+      ->add_option("--integrity", options.integrity,
+                   "What of a P64 file is held to its checksums: metadata, full (all of it) or\n"
+                   "structure (nothing)")
+      ->type_name("NAME");
+  inspect->add_option("-c,--context", options.context, "Positions of the KV cache")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  inspect->add_option("--kv", options.kv, "Its format: f16, f32 or q8_0")->type_name("FORMAT");
+  inspect->add_flag("--tensors", options.tensors, "A line for each tensor too");
+  add_json(inspect, options);
+  CLI::App* convert = add_command(
+      app, "convert", "Write a GGUF file as P64, or a P64 file as GGUF: the same bytes of tensors",
+      Command::convert, options);
+  add_model(convert, options);
+  convert->add_option("target", options.target, "The file to be written; one that is there goes")
+      ->required()
+      ->type_name("FILE");
+  convert->add_option("--page", options.page_bytes, "P64: what each layer's bytes are aligned to")
+      ->transform(CLI::AsSizeValue(false))
+      ->type_name("SIZE");
+  convert->add_flag("-q,--quiet", options.quiet, "No progress on stderr");
+}
+
 }  // namespace
 
 std::optional<int> parse_options(int argc, const char* const* argv, Options& options) {
@@ -103,6 +144,7 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
   app.set_version_flag("--version", command_line::version("lathe"));
   app.require_subcommand(1);
   add_cache_commands(app, options);
+  add_model_commands(app, options);
   CLI::App* doctor = add_command(
       app, "doctor", "Versions, libraries and where they came from, GPUs, the cache, variables",
       Command::doctor, options);

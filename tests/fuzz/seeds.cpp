@@ -9,9 +9,11 @@
 #include <iterator>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/cache_entry.h"
 #include "runtime/file_descriptor.h"
+#include "tests/plan/p64_image.h"
 #include "tests/plan/tiny_models.h"
 
 namespace fs = std::filesystem;
@@ -30,6 +32,10 @@ void write(const fs::path& path, std::string_view bytes) {
   file.write(bytes.data(), std::ssize(bytes));
 }
 
+std::string_view characters(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 // Small enough for the fuzzers' longest input, and for the head, which is what a parser decides by,
 // to be worth a mutation.
 testing::TinyModel small(testing::TinyModel model) {
@@ -39,14 +45,19 @@ testing::TinyModel small(testing::TinyModel model) {
   return model;
 }
 
-void gguf_seeds(const fs::path& folder) {
+// Each model as a GGUF file, as a P64 container, and as one that another program could have
+// written.
+void model_seeds(const fs::path& gguf, const fs::path& p64) {
   for (const testing::TinyModel& model :
        {small(testing::tiny_llama()), small(testing::tiny_qwen2()), small(testing::tiny_qwen3()),
         small(testing::tiny_gemma3()), small(testing::fusible(testing::tiny_llama()))}) {
+    const std::string name = model.architecture + std::to_string(model.head_dim);
     const testing::GgufImage image = testing::tiny_model(model);
-    const auto* bytes = reinterpret_cast<const char*>(image.bytes.data());
-    write(folder / (model.architecture + std::to_string(model.head_dim)),
-          {bytes, image.bytes.size()});
+    write(gguf / name, characters(image.bytes));
+    std::vector<std::byte> container = testing::p64_image(image.bytes, 256);
+    write(p64 / name, characters(container));
+    testing::drop_metadata(container);
+    write(p64 / (name + "_records"), characters(container));
   }
 }
 
@@ -100,7 +111,7 @@ int main(int count, char** arguments) {
     return 2;
   }
   const fs::path folder = arguments[1];
-  gguf_seeds(folder / "gguf");
+  model_seeds(folder / "gguf", folder / "p64");
   template_seeds(folder / "template", arguments[2]);
   cache_seeds(folder / "cache");
   tokenizer_seeds(folder / "tokenizer");

@@ -94,11 +94,12 @@ enum class Fusion : std::uint8_t {
 };
 
 inline constexpr int kMostSequences = 4096;
+inline constexpr int kDefaultContext = 4096;  // or what the model was trained for, if that is less
 
 struct PlanOptions {
   Fusion fusion = Fusion::automatic;
   int blocks = 132;  // Fusion::full: blocks that share the rows, one for each multiprocessor
-  // Positions the KV cache holds, at most what the model was trained for; 0 = min(that, 4096).
+  // Positions the KV cache holds, at most what the model was trained for; 0 = kDefaultContext.
   int context = 0;
   // f32, or f16 in half the memory. f16 rounds keys and values to 11 bits, which moves the logits
   // of small models by up to 5e-3 (docs/accuracy.md); with f32 they stay within 1e-4 of exact.
