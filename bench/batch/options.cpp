@@ -35,7 +35,7 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
   CLI::App app(kDescription, "bench_batch");
   app.footer(kFooter);
   std::string kv = "f16", output = "md";
-  app.add_option("-m,--model", options.model, "A GGUF file")->required()->type_name("FILE");
+  app.add_option("-m,--model", options.model, "A GGUF or P64 file")->required()->type_name("FILE");
   list(app.add_option("-b,--batch", options.sequences, "Sequences (default 1,8,32)"))
       ->check(CLI::Range(1, kMostBatchRows));
   list(app.add_option("--drafts", options.drafts, "Drafts of a step, at most (default 7)"))

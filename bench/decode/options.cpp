@@ -76,7 +76,7 @@ CLI::Option* list(CLI::Option* option, const char* type) {
 }
 
 void add_matrix_options(CLI::App& app, Options& options, Names& names) {
-  app.add_option("-m,--model", options.models, "A GGUF file; repeat it for several")
+  app.add_option("-m,--model", options.models, "A GGUF or P64 file; repeat it for several")
       ->required()
       ->allow_extra_args(false)
       ->type_name("FILE");

@@ -14,7 +14,8 @@ namespace lathe::decode {
 namespace {
 
 constexpr const char* kDescription =
-    "Continues a prompt with a language model from a GGUF file, on an NVIDIA GPU or on the CPU.";
+    "Continues a prompt with a language model from a GGUF or P64 file, on an NVIDIA GPU or on the "
+    "CPU.";
 
 constexpr const char* kFooter = R"(Examples:
   decode -m model.gguf "What is the capital of France?"
@@ -170,7 +171,7 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
   app.footer(kFooter);
   app.set_version_flag("--version", command_line::version("decode"));
   Names names;
-  app.add_option("-m,--model", options.model, "The model, a GGUF file")
+  app.add_option("-m,--model", options.model, "The model, a GGUF or P64 file")
       ->required()
       ->type_name("FILE");
   add_prompt_options(app, options, names);

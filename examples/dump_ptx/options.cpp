@@ -47,7 +47,7 @@ void add_kernel_options(CLI::App& app, Options& options) {
   app.add_option("kernel", options.words,
                  "A key (gemv.q4_k.k4096.n14336.w4), or kernel, format and field=value ...")
       ->type_name("");
-  app.add_option("-m,--model", options.model, "Every kernel of the plan for this GGUF file")
+  app.add_option("-m,--model", options.model, "Every kernel of the plan for this GGUF or P64 file")
       ->type_name("FILE");
   app.add_flag("--persistent", options.persistent,
                "With --model: the one kernel for whole tokens that the mega executor launches");

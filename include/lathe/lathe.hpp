@@ -143,15 +143,23 @@ class Device : public Handle<lathe_device, lathe_device_close> {
 class Model : public Handle<lathe_model, lathe_model_close> {
  public:
   static Result<Model> open(std::string_view path) {
+    return open(path, sized<lathe_model_options>());
+  }
+  static Result<Model> open(std::string_view path, const lathe_model_options& options) {
     lathe_model* model = nullptr;
-    if (lathe_model_open(std::string(path).c_str(), &model) != LATHE_OK) return last_error();
+    if (lathe_model_open_with(std::string(path).c_str(), &options, &model) != LATHE_OK)
+      return last_error();
     return Model(model);
   }
   // The bytes must stay as they are while the model, or a session of it, is open.
   static Result<Model> open(std::span<const std::byte> bytes, std::string_view name) {
+    return open(bytes, name, sized<lathe_model_options>());
+  }
+  static Result<Model> open(std::span<const std::byte> bytes, std::string_view name,
+                            const lathe_model_options& options) {
     lathe_model* model = nullptr;
-    if (lathe_model_open_bytes(bytes.data(), bytes.size(), std::string(name).c_str(), &model) !=
-        LATHE_OK)
+    if (lathe_model_adopt(bytes.data(), bytes.size(), std::string(name).c_str(), &options,
+                          &model) != LATHE_OK)
       return last_error();
     return Model(model);
   }
@@ -159,6 +167,15 @@ class Model : public Handle<lathe_model, lathe_model_close> {
     auto info = sized<lathe_model_info>();
     const lathe_status status = lathe_model_get_info(get(), &info);
     return result_of(status, info);
+  }
+  Result<lathe_model_report> report(std::int32_t context = 0,
+                                    std::int32_t kv_format = LATHE_KV_F16) const {
+    auto report = sized<lathe_model_report>();
+    const lathe_status status = lathe_model_get_report(get(), context, kv_format, &report);
+    return result_of(status, report);
+  }
+  Result<void> convert(std::string_view path) const {
+    return result_of(lathe_model_convert(get(), std::string(path).c_str(), nullptr, nullptr));
   }
 
  private:

@@ -33,6 +33,8 @@ Result<Fusion> fusion_of(std::int32_t number) {
   return unknown_number("fusion", number);
 }
 
+}  // namespace
+
 Result<Format> kv_format_of(std::int32_t number) {
   switch (number) {
     case LATHE_KV_F32:
@@ -44,8 +46,6 @@ Result<Format> kv_format_of(std::int32_t number) {
   }
   return unknown_number("KV format", number);
 }
-
-}  // namespace
 
 Result<SessionOptions> session_options_of(const lathe_session_options& given) {
   SessionOptions options;

@@ -11,6 +11,7 @@ Result<SessionOptions> session_options_of(const lathe_session_options& given);
 Sampling sampling_of(const lathe_sampling& given);
 lathe_session_info session_info_of(const SessionReport& report, const Plan& plan, int launches);
 Result<const char*> note_of(const SessionReport& report, std::int32_t index);
+Result<Format> kv_format_of(std::int32_t number);
 std::int32_t number_of_kv_format(Format format);
 
 // None where there are no words.

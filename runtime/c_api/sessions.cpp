@@ -1,67 +1,9 @@
-// Owns the C functions about model files and the sessions that decode them.
+// Owns the C functions about sessions.
 #include "runtime/c_api/objects.h"
 #include "runtime/c_api/session_values.h"
 
 using namespace lathe;
 using namespace lathe::c_api;
-
-namespace {
-
-Result<lathe_model*> open_model(std::shared_ptr<const GgufFile> file) {
-  Result<ModelSpec> spec = read_model_spec(*file);
-  return open_handle(
-      std::unique_ptr<ModelObject>(new ModelObject{std::move(file), std::move(spec)}));
-}
-
-}  // namespace
-
-lathe_status lathe_model_open(const char* path, lathe_model** model) {
-  return guarded([&]() -> Result<void> {
-    LATHE_NOT_NULL(path);
-    LATHE_NOT_NULL(model);
-    LATHE_ASSIGN(auto file, GgufFile::open(path));
-    LATHE_ASSIGN(*model, open_model(std::move(file)));
-    return {};
-  });
-}
-
-lathe_status lathe_model_open_bytes(const void* bytes, std::size_t byte_count, const char* name,
-                                    lathe_model** model) {
-  return guarded([&]() -> Result<void> {
-    LATHE_NOT_NULL(bytes);
-    LATHE_NOT_NULL(name);
-    LATHE_NOT_NULL(model);
-    const std::span given(static_cast<const std::byte*>(bytes), byte_count);
-    LATHE_ASSIGN(auto file, GgufFile::from_bytes(given, name));
-    LATHE_ASSIGN(*model, open_model(std::move(file)));
-    return {};
-  });
-}
-
-lathe_status lathe_model_close(lathe_model* model) {
-  return guarded([&] { return close<ModelObject>(model); });
-}
-
-lathe_status lathe_model_get_info(const lathe_model* model, lathe_model_info* info) {
-  return guarded([&]() -> Result<void> {
-    LATHE_ASSIGN(const ModelObject* object, find<ModelObject>(model));
-    if (!object->spec) return object->spec.error();
-    const ModelSpec& spec = object->spec.value();
-    return write_struct({.struct_size = 0,
-                         .path = object->file->path().c_str(),
-                         .architecture = spec.architecture.c_str(),
-                         .name = spec.name.c_str(),
-                         .layers = spec.layers,
-                         .hidden = spec.hidden,
-                         .heads = spec.heads,
-                         .kv_heads = spec.kv_heads,
-                         .head_dim = spec.head_dim,
-                         .vocabulary = spec.vocab,
-                         .context = spec.context,
-                         .tensor_count = std::int32_t(object->file->tensors().size())},
-                        info, "lathe_model_info");
-  });
-}
 
 lathe_status lathe_session_open(const lathe_model* model, const lathe_session_options* options,
                                 lathe_session** session) {

@@ -8,6 +8,7 @@
 #include "tests/c_api/fixture.h"
 #include "tests/plan/gguf_writer.h"
 #include "tests/runtime/fake_driver.h"
+#include "tests/runtime/scratch_directory.h"
 #include "tests/runtime/tiny_model.h"
 
 namespace lathe::testing {
@@ -55,6 +56,13 @@ std::int32_t length_of(const SessionHandle& session) {
   return length;
 }
 
+lathe_model_report model_report(const lathe_model* model, std::int32_t context) {
+  auto report = api::sized<lathe_model_report>();
+  EXPECT_EQ(lathe_model_get_report(model, context, LATHE_KV_F16, &report), LATHE_OK)
+      << last_message();
+  return report;
+}
+
 TEST_F(SessionFunctions, DescribeTheModel) {
   auto info = api::sized<lathe_model_info>();
   ASSERT_EQ(lathe_model_get_info(model_.get(), &info), LATHE_OK) << last_message();
@@ -63,6 +71,48 @@ TEST_F(SessionFunctions, DescribeTheModel) {
   EXPECT_EQ(info.layers, 1);
   EXPECT_EQ(info.vocabulary, 160);
   EXPECT_EQ(info.context, 4096);
+}
+
+TEST_F(SessionFunctions, ReportWhatIsInAFile) {
+  const auto report = model_report(model_.get(), 100);
+  EXPECT_STREQ(report.container, "GGUF");
+  EXPECT_EQ(report.version, 3);
+  EXPECT_EQ(report.decodes, 1);
+  EXPECT_EQ(report.file_bytes, std::ssize(image_.bytes));
+  EXPECT_STREQ(report.largest_tensor, "blk.0.ffn_down.weight");  // q6_k
+  EXPECT_EQ(report.context, 100);
+  EXPECT_EQ(report.kv_bytes, 100 * 2 * (2 * 64) * 2);  // positions, K and V, two heads, f16
+  auto refused = api::sized<lathe_model_report>();
+  EXPECT_REFUSED(lathe_model_get_report(model_.get(), 5000, LATHE_KV_F16, &refused),
+                 LATHE_INVALID_ARGUMENT, "5000");
+  EXPECT_REFUSED(lathe_model_get_report(model_.get(), 0, 9, &refused), LATHE_INVALID_ARGUMENT,
+                 "KV format number 9");
+  EXPECT_REFUSED(lathe_model_get_report(model_.get(), 0, 0, nullptr), LATHE_INVALID_ARGUMENT,
+                 "lathe_model_report");
+}
+
+TEST_F(SessionFunctions, ConvertAModelAndOpenItAgain) {
+  const ScratchDirectory directory;
+  const std::string path = directory.path() + "/model.p64";
+  ASSERT_EQ(lathe_model_convert(model_.get(), path.c_str(), nullptr, nullptr), LATHE_OK)
+      << last_message();
+  auto options = api::sized<lathe_model_options>();
+  options.integrity = LATHE_INTEGRITY_FULL;
+  lathe_model* opened = nullptr;
+  ASSERT_EQ(lathe_model_open_with(path.c_str(), &options, &opened), LATHE_OK) << last_message();
+  const Model model(opened);
+  const auto report = model_report(opened, 100);
+  EXPECT_STREQ(report.container, "P64");
+  EXPECT_EQ(report.data_offset, 0);
+  EXPECT_EQ(report.kv_bytes, model_report(model_.get(), 100).kv_bytes);
+  options.integrity = 3;
+  lathe_model* none = nullptr;
+  EXPECT_REFUSED(lathe_model_open_with(path.c_str(), &options, &none), LATHE_INVALID_ARGUMENT,
+                 "integrity number 3");
+  EXPECT_REFUSED(lathe_model_convert(opened, path.c_str(), nullptr, nullptr),
+                 LATHE_INVALID_ARGUMENT, "is to be converted");
+  EXPECT_REFUSED(lathe_model_convert(opened, nullptr, nullptr, nullptr), LATHE_INVALID_ARGUMENT,
+                 "path");
 }
 
 TEST_F(SessionFunctions, RefuseWhatIsNoModel) {

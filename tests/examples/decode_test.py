@@ -37,6 +37,16 @@ class DecodeTest(programs.ProgramTest):
         return json.loads(self.decode("--json", *arguments, **options).stdout)
 
 
+class Containers(DecodeTest):
+    def test_a_p64_file_is_a_model_as_its_gguf_file_is(self):
+        p64 = self.folder / "tiny.p64"
+        subprocess.run([programs.PROGRAMS / "lathe", "convert", "-q", self.model, p64], check=True,
+                       capture_output=True)
+        for arguments in (["hello", "-n", "8"], ["--tokens", "1,4,7", "-n", "8"], ["--plan"]):
+            self.assertEqual(self.decode(*arguments, model=p64).stdout,
+                             self.decode(*arguments).stdout)
+
+
 class Text(DecodeTest):
     def test_help_and_version_go_to_stdout(self):
         for option, word in (("--help", "Usage: decode"), ("--version", "decode ")):

@@ -1,5 +1,5 @@
-"""Runs lathe on caches that are filled, damaged, missing or somebody else's, and holds the page on
-environment variables to the table that it prints."""
+"""Runs lathe on caches that are filled, damaged, missing or somebody else's, and on model files, and
+holds the page on environment variables to the table that it prints."""
 
 import json
 import os
@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 
 import programs
+from tiny_model import HEADS, HIDDEN, KV_HEADS, LAYERS, tiny_model
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -109,6 +110,61 @@ class Cache(LatheTest):
         self.fail_to_run(["Others may write", "chmod 700"], "cache", "stat", "--dir", self.cache)
 
 
+class Models(LatheTest):
+    def setUp(self):
+        super().setUp()
+        self.gguf = self.folder / "tiny.gguf"
+        self.gguf.write_bytes(tiny_model().data)
+        self.p64 = self.folder / "tiny.p64"
+
+    def inspect(self, *arguments):
+        return json.loads(self.succeed("inspect", *arguments, "--json").stdout)
+
+    def test_there_and_back_is_the_same_file(self):
+        run = self.succeed("convert", self.gguf, self.p64)
+        self.assertEqual((run.stdout, run.stderr), ("", f"{self.p64} written, P64\n"))
+        back = self.folder / "back.gguf"
+        self.succeed("convert", self.p64, back)
+        self.assertEqual(back.read_bytes(), self.gguf.read_bytes())
+
+    def test_inspect_says_the_same_of_both_containers(self):
+        self.succeed("convert", self.gguf, self.p64)
+        gguf = self.inspect(self.gguf, "-c", "100", "--tensors")
+        p64 = self.inspect(self.p64, "-c", "100", "--tensors", "--integrity", "full")
+        self.assertEqual((gguf["container"], p64["container"]), ("GGUF", "P64"))
+        self.assertEqual((gguf["version"], p64["version"], p64["data_offset"]), (3, 4, 0))
+        self.assertEqual(gguf["kv_bytes"], 2 * LAYERS * 100 * HIDDEN // HEADS * KV_HEADS * 2)
+        for same in ("tensors", "tensor_bytes", "largest_tensor", "types", "layers", "heads",
+                     "kv_heads", "head_dim", "vocabulary", "kv_bytes", "refusal"):
+            self.assertEqual(gguf[same], p64[same], same)
+        self.assertEqual(gguf["refusal"], "")
+        sizes = [{tensor["name"]: tensor["bytes"] for tensor in found["tensor_list"]}
+                 for found in (gguf, p64)]
+        self.assertEqual(*sizes)
+        text = self.succeed("inspect", self.p64).stdout
+        self.assertIn("P64 version 4", text)
+        self.assertIn("decodes         yes", text)
+
+    def test_damage_is_found_as_far_as_it_is_looked_for(self):
+        self.succeed("convert", self.gguf, self.p64)
+        data = bytearray(self.p64.read_bytes())
+        data[-100] ^= 1
+        self.p64.write_bytes(data)
+        self.succeed("inspect", self.p64)
+        self.fail_to_run(["is damaged", "CRC-32C"], "inspect", self.p64, "--integrity", "full")
+        self.fail_to_run(["is damaged"], "convert", self.p64, self.folder / "back.gguf")
+        data[70] ^= 1
+        self.p64.write_bytes(data)
+        self.fail_to_run(["before the tensors is damaged"], "inspect", self.p64)
+        self.fail_to_run(["no integrity"], "inspect", self.p64, "--integrity", "most")
+
+    def test_what_cannot_be_written_is_a_failure_and_leaves_nothing(self):
+        self.fail_to_run(["none", "No such file"], "convert", self.gguf, self.folder / "none" / "x")
+        self.fail_to_run(["is to be converted"], "convert", self.gguf, self.gguf)
+        self.fail_to_run(["pages of 1000 bytes"], "convert", self.gguf, self.p64, "--page", "1000")
+        self.assertEqual(sorted(self.folder.iterdir()), sorted([self.cache, self.gguf]))
+
+
 class Doctor(LatheTest):
     def test_it_names_libraries_cache_and_variables(self):
         env = {"LATHE_CACHE_DIR": str(self.cache)}
@@ -164,7 +220,8 @@ class CommandLinesThatMakeNoSense(LatheTest):
                 self.refuse(words, *arguments)
 
     def test_help_teaches(self):
-        for arguments in ([], ["cache"], ["cache", "show"], ["doctor"]):
+        for arguments in ([], ["cache"], ["cache", "show"], ["doctor"], ["inspect"],
+                          ["convert"]):
             text = self.succeed(*arguments, "--help").stdout
             for word in ("Usage: lathe", "Exit status: 0", "lathe cache export"):
                 self.assertIn(word, text)

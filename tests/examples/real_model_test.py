@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import subprocess
 import tempfile
 
 import programs
@@ -44,6 +45,17 @@ class RealModelTest(programs.ProgramTest):
                 self.assertEqual(path.stat().st_size, 4 * VOCABULARY * (3 + 2))
                 runs.append((found["logits_xxh3_64"], path.read_bytes()))
         self.assertEqual(runs[0], runs[1])
+
+    def test_as_a_p64_file_it_says_the_same(self):
+        with tempfile.TemporaryDirectory() as folder:
+            p64 = pathlib.Path(folder) / "model.p64"
+            subprocess.run([programs.PROGRAMS / "lathe", "convert", "-q", self.model, p64],
+                           check=True, capture_output=True)
+            arguments = ["The sky is", "--raw", "-n", "3", "--json"]
+            found = json.loads(self.decode(*arguments).stdout)
+            again = json.loads(self.succeed("-m", p64, "--device", "cpu", *arguments).stdout)
+            self.assertEqual(again["ids"], found["ids"])
+            self.assertEqual(again["logits_xxh3_64"], found["logits_xxh3_64"])
 
     def test_a_seed_repeats(self):
         def draw(seed):

@@ -74,6 +74,11 @@ class Caller {
                                         out);
         });
       case 10:
+        if (input_.ConsumeBool()) {
+          return fill<lathe_model_report>([&](auto* report) {
+            return lathe_model_get_report(any(models_), number(-1, 100), number(-1, 4), report);
+          });
+        }
         return fill<lathe_model_info>(
             [&](auto* info) { return lathe_model_get_info(any(models_), info); });
       case 11:

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-// A GGUF file, mapped and checked. Never changes; any number of threads at once.
+// A GGUF or P64 file, mapped and checked. Never changes; any number of threads at once.
 typedef struct lathe_model lathe_model;
 // One sequence at batch 1. One thread at a time; different sessions are independent.
 typedef struct lathe_session lathe_session;
@@ -31,11 +31,29 @@ typedef struct lathe_model_info {
   int32_t tensor_count;
 } lathe_model_info;
 
+// Which of a P64 file's checksums are computed when it is opened. Later none is.
+enum {
+  LATHE_INTEGRITY_METADATA = 0,  // all but those of the tensors
+  LATHE_INTEGRITY_FULL = 1,      // all: reads the whole file
+  LATHE_INTEGRITY_STRUCTURE = 2  // none; offsets, sizes and names are checked always
+};
+
+typedef struct lathe_model_options {
+  size_t struct_size;
+  int32_t integrity;  // LATHE_INTEGRITY_...
+  int32_t reserved;   // 0
+} lathe_model_options;
+
 // The file must not shrink while the model, or a session of it, is open.
 LATHE_API lathe_status lathe_model_open(const char* path, lathe_model** model);
 // The same of bytes in memory, which must stay as they are for as long. `name` stands in errors.
 LATHE_API lathe_status lathe_model_open_bytes(const void* bytes, size_t byte_count,
                                               const char* name, lathe_model** model);
+// The same two with options, which may be NULL.
+LATHE_API lathe_status lathe_model_open_with(const char* path, const lathe_model_options* options,
+                                             lathe_model** model);
+LATHE_API lathe_status lathe_model_adopt(const void* bytes, size_t byte_count, const char* name,
+                                         const lathe_model_options* options, lathe_model** model);
 LATHE_API lathe_status lathe_model_close(lathe_model* model);
 // LATHE_UNSUPPORTED where no model family here reads the file.
 LATHE_API lathe_status lathe_model_get_info(const lathe_model* model, lathe_model_info* info);
@@ -60,6 +78,31 @@ enum {
   LATHE_KV_F16 = 1,  // half the memory
   LATHE_KV_Q8_0 = 2  // a quarter; needs LATHE_FUSION_FULL
 };
+
+typedef struct lathe_model_report {
+  size_t struct_size;
+  const char* container;  // "GGUF" or "P64"
+  int32_t version;
+  int32_t decodes;  // 0: lathe_session_open would say why not
+  int64_t file_bytes;
+  int64_t data_offset;  // where tensors begin; 0 for P64, whose offsets are the file's
+  int64_t tensor_bytes;
+  const char* largest_tensor;
+  int64_t largest_tensor_bytes;
+  int64_t kv_bytes;  // of a KV cache for `context` positions
+  int32_t context;
+  int32_t layers;  // these are 0 where no model family here reads the file
+  int32_t heads;
+  int32_t kv_heads;
+} lathe_model_report;
+
+// `context` 0: as a session takes it. `kv_format`: LATHE_KV_...
+LATHE_API lathe_status lathe_model_get_report(const lathe_model* model, int32_t context,
+                                              int32_t kv_format, lathe_model_report* report);
+// Writes a GGUF file's model as P64, and a P64 file's as GGUF; whole or not at all. What is at
+// `path` is replaced. `progress` may be NULL.
+LATHE_API lathe_status lathe_model_convert(const lathe_model* model, const char* path,
+                                           lathe_progress progress, void* user);
 
 typedef struct lathe_session_options {
   size_t struct_size;
