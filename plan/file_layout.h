@@ -15,6 +15,11 @@ namespace lathe {
 struct FilePiece {
   std::int64_t offset;
   std::span<const std::byte> bytes;
+  // Where given, what it makes of a tensor with those bytes is written in their place.
+  using Make = Result<std::vector<std::byte>> (*)(const GgufTensor& tensor,
+                                                  std::span<const std::byte> bytes);
+  Make make = nullptr;
+  const GgufTensor* tensor = nullptr;
 };
 
 // Zeros where there is neither head nor tensor.
@@ -28,6 +33,7 @@ struct FileLayout {
 
 // The layouts view the file's map. Errors name what the container cannot hold.
 Result<FileLayout> lay_out_gguf(const GgufFile& file);
-Result<FileLayout> lay_out_p64(const GgufFile& file, std::uint32_t page_size);
+Result<FileLayout> lay_out_p64(const GgufFile& file, std::uint32_t page_size,
+                               P64Weights weights = P64Weights::as_stored);
 
 }  // namespace lathe

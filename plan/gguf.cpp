@@ -167,6 +167,16 @@ Result<Integrity> integrity_by_name(std::string_view name) {
                {}};
 }
 
+Result<P64Weights> p64_weights_by_name(std::string_view name) {
+  if (name == "as_stored") return P64Weights::as_stored;
+  if (name == "q4_k_soa") return P64Weights::q4_k_soa;
+  if (name == "ternary_ffn") return P64Weights::ternary_ffn;
+  return Error{
+      Code::invalid_argument,
+      fmt::format("'{}' is no kind of weights; known: as_stored, q4_k_soa, ternary_ffn", name),
+      {}};
+}
+
 const FileFacts& GgufFile::facts() const {
   static const FileFacts none;
   return none;

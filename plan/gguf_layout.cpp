@@ -61,7 +61,7 @@ Result<FileLayout> lay_out_gguf(const GgufFile& file) {
     for (const std::int64_t extent : tensor.dims) append_number(out.head, extent);
     append_number(out.head, tensor.ggml_type);
     append_number(out.head, offset);
-    out.tensors.push_back({offset, file.data(tensor)});
+    out.tensors.push_back({.offset = offset, .bytes = file.data(tensor)});
     offset = align_up(offset + tensor.bytes, alignment);
   }
   out.head.resize(

@@ -143,6 +143,8 @@ std::uint32_t architecture_number(std::string_view name);
 std::string architecture_name(const Hparams& hparams);
 
 // Types that only P64 containers have.
+inline constexpr std::uint32_t kTypeQ4KSoa = 112;
+inline constexpr std::uint32_t kTypeTernary = 1158;
 struct Type {
   std::uint32_t type;
   const char* name;

@@ -12,6 +12,7 @@
 #include "lathe/codegen/format.h"
 #include "plan/file_layout.h"
 #include "plan/gguf_entries.h"
+#include "plan/p64_blobs.h"
 #include "plan/p64_format.h"
 #include "plan/p64_metadata.h"
 
@@ -53,10 +54,32 @@ struct Placed {
   std::size_t order;
 };
 
+// What a tensor is written as.
+struct Kind {
+  std::uint32_t type;
+  FilePiece::Make make = nullptr;
+};
+
+// Q, K, V, output and the FFN's matrices; the FFN's alone.
+bool is_matrix(std::uint16_t role) {
+  return role <= 6;
+}
+bool is_ffn(std::uint16_t role) {
+  return role >= 4 && role <= 6;
+}
+
+Kind kind_of(const GgufTensor& tensor, std::uint16_t role, P64Weights weights) {
+  const bool is_q4_k = tensor.ggml_type == row(Format::q4_k).ggml_type;
+  if (weights == P64Weights::q4_k_soa && is_q4_k && is_matrix(role))
+    return {kTypeQ4KSoa, make_q4_k_soa};
+  if (weights == P64Weights::ternary_ffn && is_ffn(role)) return {kTypeTernary, make_ternary};
+  return {tensor.ggml_type};
+}
+
 class Writer {
  public:
-  Writer(const GgufFile& file, std::uint32_t page_size)
-      : file_(file), page_size_(page_size), hparams_(make_hparams(file)) {}
+  Writer(const GgufFile& file, std::uint32_t page_size, P64Weights weights)
+      : file_(file), page_size_(page_size), weights_(weights), hparams_(make_hparams(file)) {}
 
   Result<FileLayout> run() {
     if (hparams_.layers > file_.tensors().size()) {
@@ -105,7 +128,7 @@ class Writer {
       append_bytes(names_, tensor.name);
       names_.push_back(std::byte{0});
       entry.role = placed.role;
-      entry.type = static_cast<std::uint16_t>(tensor.ggml_type);
+      entry.type = static_cast<std::uint16_t>(kind_of(tensor, placed.role, weights_).type);
       entry.layer = placed.layer;
       entry.rank = static_cast<std::uint32_t>(tensor.dims.size());
       for (std::size_t d = 0; d < tensor.dims.size(); ++d) {
@@ -159,14 +182,19 @@ class Writer {
     std::optional<std::uint32_t> layer;
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       TensorEntry& entry = entries_[i];
-      const std::span<const std::byte> bytes = file_.data(*tensors_[i].tensor);
+      const GgufTensor& tensor = *tensors_[i].tensor;
+      const Kind kind = kind_of(tensor, entry.role, weights_);
+      const Type* type = find_type(kind.type);
+      const std::int64_t size =
+          type != nullptr ? type->bytes(tensor.k(), tensor.rows()) : tensor.bytes;
       const std::uint64_t begin =
           align_up(end, layer == entry.layer ? kPackedAlignment : page_size_);
       layer = entry.layer;
-      end = begin + bytes.size();
+      end = begin + static_cast<std::uint64_t>(size);
       entry.blob = static_cast<std::uint32_t>(begin);
-      entry.blob_bytes = static_cast<std::uint32_t>(bytes.size());
-      out_.tensors.push_back({static_cast<std::int64_t>(begin), bytes});
+      entry.blob_bytes = static_cast<std::uint32_t>(size);
+      out_.tensors.push_back(
+          {static_cast<std::int64_t>(begin), file_.data(tensor), kind.make, &tensor});
       if (entry.layer < hparams_.layers) {
         ScheduleEntry& row = schedule[entry.layer];
         if (row.tensors == 0) row.begin = entry.blob;
@@ -191,6 +219,10 @@ class Writer {
     header_.magic = kMagic;
     header_.version = kVersion;
     header_.flags = kLittleEndian | kLayerMajor | kLayerPacks | kLayerSchedule;
+    for (const TensorEntry& entry : entries_) {
+      if (entry.type == kTypeQ4KSoa) header_.flags |= kQ4KSoa;
+      if (entry.type == kTypeTernary) header_.flags |= kTernary;
+    }
     header_.role_table = static_cast<std::uint32_t>(schedule_at_);
     header_.tensor_table = static_cast<std::uint32_t>(table_at_);
     header_.hparams = sizeof(Header);
@@ -206,6 +238,7 @@ class Writer {
 
   const GgufFile& file_;
   const std::uint32_t page_size_;
+  const P64Weights weights_;
   const Hparams hparams_;
   Header header_ = {};
   std::vector<Placed> tensors_;
@@ -218,8 +251,8 @@ class Writer {
 
 }  // namespace
 
-Result<FileLayout> lay_out_p64(const GgufFile& file, std::uint32_t page_size) {
-  return Writer(file, page_size).run();
+Result<FileLayout> lay_out_p64(const GgufFile& file, std::uint32_t page_size, P64Weights weights) {
+  return Writer(file, page_size, weights).run();
 }
 
 }  // namespace lathe

@@ -58,8 +58,13 @@ class Writer {
     if (::ftruncate(file_.get(), layout_.bytes) != 0) return io_error(path_, "write");
     std::vector<std::uint32_t> checksums;
     for (const FilePiece& tensor : layout_.tensors) {
-      LATHE_TRY(write_tensor(tensor));
-      if (layout_.checksums) checksums.push_back(crc32c(tensor.bytes));
+      std::vector<std::byte> made;
+      if (tensor.make != nullptr) {
+        LATHE_ASSIGN(made, tensor.make(*tensor.tensor, tensor.bytes));
+      }
+      const std::span<const std::byte> bytes = tensor.make != nullptr ? made : tensor.bytes;
+      LATHE_TRY(write_tensor(tensor.offset, bytes));
+      if (layout_.checksums) checksums.push_back(crc32c(bytes));
     }
     if (layout_.checksums) seal(checksums);
     LATHE_TRY(write_at(0, layout_.head));
@@ -67,14 +72,14 @@ class Writer {
     return {};
   }
 
-  Result<void> write_tensor(const FilePiece& tensor) {
-    for (std::size_t at = 0; at < tensor.bytes.size(); at += kChunk) {
+  Result<void> write_tensor(std::int64_t offset, std::span<const std::byte> bytes) {
+    for (std::size_t at = 0; at < bytes.size(); at += kChunk) {
       if (options_.cancelled && options_.cancelled())
         return Error{Code::cancelled, fmt::format("'{}' was not written: cancelled", path_), {}};
-      const auto chunk = tensor.bytes.subspan(at, std::min(kChunk, tensor.bytes.size() - at));
-      LATHE_TRY(write_at(tensor.offset + static_cast<std::int64_t>(at), chunk));
+      const auto chunk = bytes.subspan(at, std::min(kChunk, bytes.size() - at));
+      LATHE_TRY(write_at(offset + static_cast<std::int64_t>(at), chunk));
       if (options_.progress) {
-        const auto done = tensor.offset + static_cast<std::int64_t>(at + chunk.size());
+        const auto done = offset + static_cast<std::int64_t>(at + chunk.size());
         options_.progress("writing", done, layout_.bytes);
       }
     }
@@ -118,7 +123,7 @@ Result<void> convert_model(const GgufFile& file, const std::string& path,
         Code::invalid_argument, fmt::format("'{}' is the file that is to be converted", path), {}};
   }
   LATHE_ASSIGN(FileLayout layout, file.facts().container == Container::gguf
-                                      ? lay_out_p64(file, options.page_bytes)
+                                      ? lay_out_p64(file, options.page_bytes, options.weights)
                                       : lay_out_gguf(file));
   return Writer(std::move(layout), path, options).run();
 }

@@ -104,6 +104,7 @@ Result<Output> convert(const Options& options) {
   LATHE_ASSIGN(const auto file, GgufFile::open(options.file, Integrity::full));
   command_line::ProgressLine progress(!options.quiet);
   ConvertOptions wanted;
+  LATHE_ASSIGN(wanted.weights, p64_weights_by_name(options.weights));
   wanted.page_bytes = options.page_bytes;
   wanted.progress = [&progress](std::string_view what, std::int64_t done, std::int64_t total) {
     progress.show(what, done, total);

@@ -133,6 +133,10 @@ void add_model_commands(CLI::App& app, Options& options) {
   convert->add_option("--page", options.page_bytes, "P64: what each layer's bytes are aligned to")
       ->transform(CLI::AsSizeValue(false))
       ->type_name("SIZE");
+  convert
+      ->add_option("--weights", options.weights,
+                   "P64: as_stored, q4_k_soa (q4_k with f16 scales) or ternary_ffn")
+      ->type_name("NAME");
   convert->add_flag("-q,--quiet", options.quiet, "No progress on stderr");
 }
 

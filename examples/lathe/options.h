@@ -40,6 +40,7 @@ struct Options {
   std::string kv = "f16";              // inspect
   bool tensors = false;                // inspect: a line for each
   std::uint32_t page_bytes = 16384;    // convert
+  std::string weights = "as_stored";   // convert
   bool quiet = false;                  // convert: no progress
   bool markdown = false;               // variables
   CompilerPaths compilers;

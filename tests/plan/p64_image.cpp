@@ -11,16 +11,21 @@ namespace lathe::testing {
 std::vector<std::byte> assemble(const FileLayout& layout) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(layout.bytes));
   std::ranges::copy(layout.head, bytes.begin());
-  for (const FilePiece& tensor : layout.tensors)
-    std::ranges::copy(tensor.bytes, bytes.begin() + tensor.offset);
+  for (const FilePiece& tensor : layout.tensors) {
+    if (tensor.make == nullptr)
+      std::ranges::copy(tensor.bytes, bytes.begin() + tensor.offset);
+    else if (const auto made = tensor.make(*tensor.tensor, tensor.bytes))
+      std::ranges::copy(*made, bytes.begin() + tensor.offset);
+  }
   if (layout.checksums) seal(bytes);
   return bytes;
 }
 
-std::vector<std::byte> p64_image(std::span<const std::byte> gguf, std::uint32_t page_size) {
+std::vector<std::byte> p64_image(std::span<const std::byte> gguf, std::uint32_t page_size,
+                                 P64Weights weights) {
   const auto file = GgufFile::from_bytes(gguf, "source");
   if (!file) return {};
-  const auto layout = lay_out_p64(**file, page_size);
+  const auto layout = lay_out_p64(**file, page_size, weights);
   if (!layout) return {};
   return assemble(*layout);
 }

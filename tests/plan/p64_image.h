@@ -17,7 +17,8 @@ namespace lathe::testing {
 std::vector<std::byte> assemble(const FileLayout& layout);
 
 // The container of a GGUF file; empty where there is none.
-std::vector<std::byte> p64_image(std::span<const std::byte> gguf, std::uint32_t page_size);
+std::vector<std::byte> p64_image(std::span<const std::byte> gguf, std::uint32_t page_size,
+                                 P64Weights weights = P64Weights::as_stored);
 
 template <typename T>
 T number_at(std::span<const std::byte> bytes, std::size_t offset) {

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <string_view>
 
 #include "lathe/plan/gguf.h"
@@ -219,62 +218,6 @@ TEST(P64, TheTokenizerSectionHoldsTheVocabulary) {
   EXPECT_EQ(file->integer("tokenizer.ggml.eot_token_id").value(), 3);
   EXPECT_FALSE(file->boolean("tokenizer.ggml.add_bos_token").value());
   EXPECT_EQ((*file->integers("tokenizer.ggml.token_type"))[3], 3);
-}
-
-// Makes a tensor one of a type that only P64 has.
-void retype(Bytes& container, std::string_view name, std::uint16_t type, std::uint32_t bytes,
-            p64::Flag flag) {
-  const std::size_t at = testing::entry_of(container, name);
-  auto entry = testing::number_at<p64::TensorEntry>(container, at);
-  ASSERT_LE(bytes, entry.blob_bytes);
-  entry.type = type;
-  entry.blob_bytes = bytes;
-  testing::set_number(container, at, entry);
-  auto header = testing::number_at<p64::Header>(container, 0);
-  header.flags = static_cast<std::uint16_t>(header.flags | flag);
-  testing::set_number(container, 0, header);
-  testing::seal(container);
-}
-
-TEST(P64, TernaryTensorsAreReportedAndRefusedByName) {
-  TinyModel model = testing::tiny_llama();
-  Bytes container = p64_image(testing::tiny_model(model).bytes, 256);
-  const std::uint32_t bytes = 4 + (64 * 96 + 4) / 5;
-  retype(container, "blk.1.ffn_up.weight", 1158, bytes, p64::kTernary);
-  const auto file = open(container);
-  ASSERT_NE(file, nullptr);
-  EXPECT_EQ(file->tensor("blk.1.ffn_up.weight")->bytes, bytes);
-  EXPECT_EQ(file->data(*file->tensor("blk.1.ffn_up.weight")).size(), bytes);
-  const auto report = report_model(*file);
-  ASSERT_TRUE(report) << report.error().text();
-  const auto type = std::ranges::find(report->types, "ternary", &ModelReport::Type::name);
-  ASSERT_NE(type, report->types.end());
-  EXPECT_EQ(type->tensors, 1);
-  EXPECT_EQ(type->bytes, bytes);
-  const auto plan = build_plan(*file, PlanOptions{});
-  ASSERT_FALSE(plan);
-  EXPECT_EQ(plan.error().code, Code::unsupported);
-  for (const char* part : {"blk.1.ffn_up.weight", "ternary"})
-    EXPECT_NE(plan.error().message.find(part), std::string::npos) << plan.error().message;
-  EXPECT_EQ(report->refusal, plan.error().message);
-  const auto back = lay_out_gguf(*file);
-  ASSERT_FALSE(back);
-  EXPECT_NE(back.error().message.find("stored as ternary"), std::string::npos);
-}
-
-TEST(P64, SizesOfItsOwnTypesAreChecked) {
-  TinyModel model = testing::tiny_llama();
-  model.hidden = 256;
-  model.head_dim = model.rotary = 64;
-  for (const std::uint32_t bytes : {160u * 96 - 1, 160u * 96, 160u * 96 + 1}) {
-    Bytes container = p64_image(testing::tiny_model(model).bytes, 256);
-    retype(container, "blk.0.ffn_gate.weight", 112, bytes, p64::kQ4KSoa);
-    const auto file = GgufFile::from_bytes(container, "a file");
-    EXPECT_EQ(bool(file), bytes == 160 * 96);
-    if (!file) {
-      EXPECT_NE(file.error().message.find("q4_k_soa"), std::string::npos);
-    }
-  }
 }
 
 TEST(P64, AModelWithoutTensorsIsAContainer) {

@@ -49,6 +49,14 @@ enum class Integrity : std::uint8_t {
 };
 Result<Integrity> integrity_by_name(std::string_view name);
 
+// What a P64 container that is written holds in place of weights. All but the first lose precision.
+enum class P64Weights : std::uint8_t {
+  as_stored,    // the same bytes
+  q4_k_soa,     // for q4_k matrices the same nibbles with f16 scales, in 11 % more memory
+  ternary_ffn,  // for the matrices of the FFN -1, 0 or 1 times one scale
+};
+Result<P64Weights> p64_weights_by_name(std::string_view name);
+
 // What a file is, apart from the model in it.
 struct FileFacts {
   Container container = Container::gguf;

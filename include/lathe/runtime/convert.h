@@ -14,13 +14,15 @@ namespace lathe {
 struct ConvertOptions {
   // Of a P64 container: each layer's tensors begin at a multiple. A power of two from 256 to 2^30.
   std::uint32_t page_bytes = 16384;
+  P64Weights weights = P64Weights::as_stored;
   Progress progress = {};                // told in bytes
   std::function<bool()> cancelled = {};  // asked while bytes are written: true ends it
 };
 
 // Writes a GGUF file's model to `path` as a P64 container, and a P64 container's as a GGUF file:
-// the same metadata and tensors, byte for byte. The file is there whole or not at all; one that was
-// there is replaced. unsupported: what the other container cannot hold, by name.
+// the same metadata and tensors, byte for byte but for ConvertOptions::weights. The file is there
+// whole or not at all; one that was there is replaced. unsupported: what the other container cannot
+// hold, by name.
 Result<void> convert_model(const GgufFile& file, const std::string& path,
                            const ConvertOptions& options = {});
 
