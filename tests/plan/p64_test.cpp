@@ -170,26 +170,35 @@ TEST(P64, NamesBehindHashesAreFound) {
   model.rope_factors = true;
   testing::GgufWriter writer = testing::tiny_model_writer(model);
   // Longer than its hash, so that this fits in its place.
-  writer.tensor("a.tensor.that.nothing.here.reads", {4}, 0, Bytes(16));
-  Bytes container = p64_image(writer.image().bytes, 256);
-  const std::size_t other = testing::entry_of(container, "a.tensor.that.nothing.here.reads");
-  ASSERT_NE(other, 0u);
-  auto entry = testing::number_at<p64::TensorEntry>(container, other);
-  entry.name_hash = p64::hash_of("rope_freqs.weight");
-  const std::size_t strings = testing::number_at<p64::Header>(container, 0).string_table;
-  const std::string hashed = p64::hashed_name(entry.name_hash);
-  std::memcpy(container.data() + strings + entry.name, hashed.c_str(), hashed.size() + 1);
-  testing::set_number(container, other, entry);
-  testing::seal(container);
-  const auto clash = GgufFile::from_bytes(container, "a file");
+  const std::string placeholder = "a.tensor.that.nothing.here.reads";
+  writer.tensor(placeholder, {4}, 0, Bytes(16));
+  const Bytes sound = p64_image(writer.image().bytes, 256);
+  const std::size_t at = testing::entry_of(sound, placeholder);
+  ASSERT_NE(at, 0u);
+  const auto hashed = [&](std::string_view name) {
+    Bytes container = sound;
+    auto entry = testing::number_at<p64::TensorEntry>(container, at);
+    entry.name_hash = p64::hash_of(name);
+    const std::string stored = p64::hashed_name(entry.name_hash);
+    const std::size_t strings = testing::number_at<p64::Header>(container, 0).string_table;
+    std::memcpy(container.data() + strings + entry.name, stored.c_str(), stored.size() + 1);
+    testing::set_number(container, at, entry);
+    testing::seal(container);
+    return container;
+  };
+  for (const char* name : {"blk.0.attn_q.bias", "blk.1.attn_k_norm.weight"}) {
+    const Bytes container = hashed(name);
+    const auto file = open(container);
+    ASSERT_NE(file, nullptr);
+    EXPECT_NE(file->tensor(name), nullptr) << name;
+  }
+  // Found out because it is there already.
+  const auto clash = GgufFile::from_bytes(hashed("rope_freqs.weight"), "a file");
   ASSERT_FALSE(clash);
   EXPECT_NE(clash.error().message.find("'rope_freqs.weight' occurs twice"), std::string::npos);
-  entry.name_hash = p64::hash_of("no name of a family");
-  const std::string unknown = p64::hashed_name(entry.name_hash);
-  std::memcpy(container.data() + strings + entry.name, unknown.c_str(), unknown.size() + 1);
-  testing::set_number(container, other, entry);
-  testing::seal(container);
-  EXPECT_NE(open(container)->tensor(unknown), nullptr);
+  const std::string other = "no name of a family";
+  const Bytes unknown = hashed(other);
+  EXPECT_NE(open(unknown)->tensor(p64::hashed_name(p64::hash_of(other))), nullptr);
 }
 
 TEST(P64, TheTokenizerSectionHoldsTheVocabulary) {
