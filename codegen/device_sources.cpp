@@ -22,6 +22,7 @@
   FILE(ops_attend_vectors, "ops/attend_vectors.h") \
   FILE(ops_attention, "ops/attention.h")           \
   FILE(ops_candidates, "ops/candidates.h")         \
+  FILE(ops_elementwise, "ops/elementwise.h")       \
   FILE(ops_embed, "ops/embed.h")                   \
   FILE(ops_embed_tiles, "ops/embed_tiles.h")       \
   FILE(ops_exchange, "ops/exchange.h")             \
@@ -34,6 +35,7 @@
   FILE(ops_kv_rows, "ops/kv_rows.h")               \
   FILE(ops_launch_shapes, "ops/launch_shapes.h")   \
   FILE(ops_math, "ops/math.h")                     \
+  FILE(ops_layer_norm, "ops/layer_norm.h")         \
   FILE(ops_matmul, "ops/matmul.h")                 \
   FILE(ops_matmul_block, "ops/matmul_block.h")     \
   FILE(ops_matmul_few, "ops/matmul_few.h")         \
@@ -51,6 +53,7 @@
   FILE(ops_rope, "ops/rope.h")                     \
   FILE(ops_sample, "ops/sample.h")                 \
   FILE(ops_sampling, "ops/sampling.h")             \
+  FILE(ops_softmax, "ops/softmax.h")               \
   FILE(ops_step_records, "ops/step_records.h")     \
   FILE(ops_table_formats, "ops/table_formats.h")   \
   FILE(ops_tile_dot, "ops/tile_dot.h")             \

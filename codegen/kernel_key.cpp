@@ -48,7 +48,7 @@ constexpr std::array kFields = {
              .real = &KernelKey::epsilon},
     KeyField{.name = "scale",
              .tag = "scale",
-             .meaning = "factor on the embedding row, or on q . k",
+             .meaning = "factor on the result, or on q . k and other scores",
              .real = &KernelKey::scale},
     KeyField{.name = "bias", .tag = "bias", .meaning = "add a bias", .flag = &KernelKey::bias},
     KeyField{.name = "residual",
@@ -81,8 +81,12 @@ constexpr std::array kFields = {
              .pairing = &KernelKey::pairing},
     KeyField{.name = "activation",
              .tag = "",
-             .meaning = "silu or gelu_tanh",
+             .meaning = "silu, gelu_tanh, gelu_erf or relu",
              .activation = &KernelKey::activation},
+    KeyField{.name = "operation",
+             .tag = "",
+             .meaning = "of elementwise: copy, add, multiply or activate",
+             .operation = &KernelKey::operation},
     KeyField{.name = "layout",
              .tag = "",
              .meaning = "of the weights: raw (blocks) or tiles",
@@ -90,7 +94,8 @@ constexpr std::array kFields = {
 };
 
 constexpr const char* kPairings[] = {"adjacent", "halves"};
-constexpr const char* kActivations[] = {"silu", "gelu_tanh"};
+constexpr const char* kActivations[] = {"silu", "gelu_tanh", "gelu_erf", "relu"};
+constexpr const char* kOperations[] = {"copy", "add", "multiply", "activate"};
 constexpr const char* kLayouts[] = {"raw", "tiles"};
 
 // A float as decimal digits and an exponent ("125e-3"), the shortest that reads back exactly and
@@ -139,6 +144,8 @@ std::string part_text(const KernelKey& key, const KeyField& field) {
     return fmt::format(".{}", kPairings[static_cast<int>(key.*field.pairing)]);
   if (field.activation && key.*field.activation != defaults.*field.activation)
     return fmt::format(".{}", kActivations[static_cast<int>(key.*field.activation)]);
+  if (field.operation && key.*field.operation != defaults.*field.operation)
+    return fmt::format(".{}", kOperations[static_cast<int>(key.*field.operation)]);
   if (field.format && key.*field.format != defaults.*field.format)
     return fmt::format(".{}{}", field.tag, row(key.*field.format).name);
   if (field.layout && key.*field.layout != defaults.*field.layout)
@@ -152,6 +159,7 @@ bool parse_part(KernelKey& key, std::string_view part) {
   for (const KeyField& field : kFields) {
     if (field.pairing && parse_name(part, kPairings, key.*field.pairing)) return true;
     if (field.activation && parse_name(part, kActivations, key.*field.activation)) return true;
+    if (field.operation && parse_name(part, kOperations, key.*field.operation)) return true;
     if (field.layout && parse_name(part, kLayouts, key.*field.layout)) return true;
     const std::string_view tag = field.tag;
     if (tag.empty() || !part.starts_with(tag)) continue;
@@ -216,6 +224,7 @@ Result<void> set_field(KernelKey& key, std::string_view name, std::string_view v
     if (field.real) good = parse_number(value, key.*field.real);
     if (field.pairing) good = parse_name(value, kPairings, key.*field.pairing);
     if (field.activation) good = parse_name(value, kActivations, key.*field.activation);
+    if (field.operation) good = parse_name(value, kOperations, key.*field.operation);
     if (field.format) {
       if (const auto format = format_by_name(value)) good = true, key.*field.format = *format;
     }
@@ -248,6 +257,7 @@ std::size_t hash_value(const KernelKey& key) {
     if (field.flag) mix(key.*field.flag);
     if (field.pairing) mix(static_cast<std::uint64_t>(key.*field.pairing));
     if (field.activation) mix(static_cast<std::uint64_t>(key.*field.activation));
+    if (field.operation) mix(static_cast<std::uint64_t>(key.*field.operation));
     if (field.format) mix(static_cast<std::uint64_t>(key.*field.format));
     if (field.layout) mix(static_cast<std::uint64_t>(key.*field.layout));
   }

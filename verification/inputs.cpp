@@ -46,6 +46,8 @@ float draw(Random& random, Values values) {
       return -kInfinity;
     case Values::all_nan:
       return random.below(2) ? kNan : -kNan;
+    case Values::masked:
+      return random.below(3) ? random.normal() : -kInfinity;
     case Values::outliers:
       return random.normal() * (random.below(64) == 0 ? 1000.0f : 1.0f);
     case Values::faint:
@@ -283,6 +285,10 @@ void fill_input(Bytes& bytes, Random& random, const KernelCase& c, const Param& 
   }
   if (c.key.type == KernelType::attend || c.key.type == KernelType::append_tokens)
     return fill_attend(bytes, random, c, name);
+  if (c.key.type == KernelType::layer_norm && c.values == Values::large) {
+    for (std::size_t i = 0; i < bytes.size() / 4; ++i) store(bytes, i, random.normal() + 1000);
+    return;
+  }
   fill(bytes, random, c.values);
 }
 

@@ -15,11 +15,13 @@ namespace lathe::verification {
 // What the input vectors hold beside random numbers.
 enum class Values : std::uint8_t {
   random,
-  large,              // magnitudes from 1e-30 to 1e30; for attention, scores to 50
-  ties,               // few distinct values, zeros of both signs among them
-  nan,                // some NaN and infinities
+  large,  // magnitudes from 1e-30 to 1e30; for attention, scores to 50; for layer_norm, a mean of
+          // 1000
+  ties,   // few distinct values, zeros of both signs among them
+  nan,    // some NaN and infinities
   negative_infinity,  // nothing else
   all_nan,
+  masked,    // one of three -infinity
   outliers,  // one of 64 a thousand times as large, as some channels of models are
   faint,     // magnitudes about 1e-9
 };

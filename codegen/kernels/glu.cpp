@@ -20,8 +20,7 @@ std::vector<Param> params(const KernelKey& key) {
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/glu.h", key.activation == Activation::silu ? "glu_silu" : "glu_gelu_tanh",
-              parameters(3)};
+  OpCall call{"ops/glu.h", fmt::format("glu_{}", activation_name(key.activation)), parameters(3)};
   call.arguments.push_back(integer(key.n));
   call.arguments.push_back(integer(key.warps));
   return call;
@@ -42,8 +41,15 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
 
 }  // namespace
 
+const char* activation_name(Activation activation) {
+  static constexpr const char* names[] = {"silu", "gelu_tanh", "gelu_erf", "relu"};
+  return names[static_cast<std::size_t>(activation)];
+}
+
 double activated(double x, Activation activation) {
   if (activation == Activation::silu) return x / (1 + std::exp(-x));
+  if (activation == Activation::gelu_erf) return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
+  if (activation == Activation::relu) return std::max(x, 0.0);
   const double inner = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
   return 0.5 * x * (1 + std::tanh(inner));
 }
@@ -51,7 +57,7 @@ double activated(double x, Activation activation) {
 const KernelRow kGluRow = {
     KernelType::glu,
     "glu",
-    "gated linear unit: SwiGLU or GeGLU",
+    "gated linear unit: SwiGLU, GeGLU or ReGLU",
     check,
     geometry,
     params,

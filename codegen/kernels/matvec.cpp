@@ -168,6 +168,8 @@ Result<void> check_matrices(const KernelKey& key, int most_rows) {
   if (key.n_b != key.n || key.n_c != 0)
     return invalid("n_b is {}; with gated rows it must be n ({}), and n_c 0", key.n_b, key.n);
   if (key.residual || key.bias) return invalid("gated rows have neither bias nor residual");
+  if (key.activation != Activation::silu && key.activation != Activation::gelu_tanh)
+    return invalid("the activation of gated rows must be silu or gelu_tanh");
   return {};
 }
 

@@ -29,6 +29,9 @@ extern const KernelRow kAttentionMergeRow;
 extern const KernelRow kGluRow;
 extern const KernelRow kArgmaxRow;
 extern const KernelRow kArgmaxMergeRow;
+extern const KernelRow kElementwiseRow;
+extern const KernelRow kLayerNormRow;
+extern const KernelRow kSoftmaxRow;
 extern const KernelRow kMatvecRow;
 extern const KernelRow kAttendRow;
 extern const KernelRow kTopKRow;
@@ -125,6 +128,8 @@ inline double received(float value) {
   return static_cast<double>(std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & ~1u));
 }
 
+// Its name as it stands in names of ops.
+const char* activation_name(Activation activation);
 // What the oracles of gated kernels take for the activation of x: exact but for double precision.
 double activated(double x, Activation activation);
 

@@ -28,7 +28,12 @@ inline KernelKey base(const Family& family) {
 // The i-th case of up to three matrices in the family's format, the third by turns in q6_k.
 KernelCase product_case(const Family& family, int i, int k, int n, int n_b, int n_c);
 
-// Of fused_cases.cpp; kernel_cases.cpp has those of the kernels with one operation each.
+// Of plain_cases.cpp.
+void glu_cases(const Family& family, Cases& out);
+void elementwise_cases(const Family& family, Cases& out);
+void layer_norm_cases(const Family& family, Cases& out);
+void softmax_cases(const Family& family, Cases& out);
+// Of fused_cases.cpp; kernel_cases.cpp has those of the others with one operation each.
 void matvec_cases(const Family& family, Cases& out);
 void attend_cases(const Family& family, Cases& out);
 void top_k_cases(const Family& family, Cases& out);

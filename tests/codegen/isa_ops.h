@@ -40,6 +40,7 @@ LATHE_ISA_OP(integer_to_f32, as_u32(static_cast<f32>(static_cast<i32>(a))))
 LATHE_ISA_OP(exponential, as_u32(exponential(as_f32(a))))
 LATHE_ISA_OP(silu, as_u32(silu(as_f32(a))))
 LATHE_ISA_OP(gelu_tanh, as_u32(gelu_tanh(as_f32(a))))
+LATHE_ISA_OP(gelu_erf, as_u32(gelu_erf(as_f32(a))))
 
 // Four words at once, from the 16-byte line that holds word i.
 LATHE_OP isa_stream(const u32* in0, const u32*, const u32*, u32* out, int threads) {
@@ -242,7 +243,7 @@ LATHE_OP isa_turns(const u32* in0, const u32* in1, const u32* in2, u32* out, int
 #define LATHE_ISA_OPS(X) \
   X(fma) X(divide) X(square_root) X(round_even) X(f16_to_f32) X(f32_to_f16) X(byte_permute) \
   X(funnel_right) X(shuffle) X(shuffle_f32) X(shuffle_xor) X(shuffle_xor_f32) X(warp_sum) \
-  X(warp_max) X(indices) X(add_multiply) X(integer_to_f32) X(exponential) X(silu) X(gelu_tanh) \
+  X(warp_max) X(indices) X(add_multiply) X(integer_to_f32) X(exponential) X(silu) X(gelu_tanh) X(gelu_erf) \
   X(stream) X(block_barrier) X(warp_barrier) X(sine) X(turns) X(ballot) X(pinned) X(uniform) X(elected) X(dot4) X(mma_u8_k32) \
   X(mma_s8_k32) X(mma_u8_k16) X(mma_f16_k16) X(mma_bf16_k16) X(store_to_host) X(relaxed_u32) X(relaxed_u64) X(relaxed_u32x4) X(atomic_add) \
   X(atomic_sum) X(bulk_copy) X(dependents) \

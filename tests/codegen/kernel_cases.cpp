@@ -182,24 +182,6 @@ void attention_merge_cases(const Family& family, Cases& out) {
   }
 }
 
-void glu_cases(const Family& family, Cases& out) {
-  int i = 0;
-  for (int n : {1, 31, 32, 33, 1000, 8960, 18944}) {
-    for (Activation activation : {Activation::silu, Activation::gelu_tanh}) {
-      for (Values values : {Values::random, Values::large}) {
-        KernelCase c{base(family)};
-        c.key.n = n;
-        c.key.activation = activation;
-        c.key.warps = turn(kWarps, i);
-        c.values = values;
-        c.alias = i % 3 - 1;
-        out.push_back(c);
-        ++i;
-      }
-    }
-  }
-}
-
 void argmax_cases(const Family& family, Cases& out) {
   int i = 0;
   for (int n : {1, 2, 3, 31, 32, 33, 1000, 4097, 49152, 262145}) {
@@ -232,11 +214,12 @@ using AddCases = void (*)(const Family&, Cases&);
 
 // In the order of KernelType.
 constexpr AddCases kAddCases[] = {
-    retile_cases, embed_cases,         rms_norm_cases,      gemv_cases,
-    rope_cases,   kv_append_cases,     attention_cases,     attention_merge_cases,
-    glu_cases,    argmax_cases,        argmax_merge_cases,  matvec_cases,
-    attend_cases, top_k_cases,         sample_cases,        norm_tokens_cases,
-    matmul_cases, append_tokens_cases, attend_tokens_cases, attend_rows_cases,
+    retile_cases,        embed_cases,         rms_norm_cases,     gemv_cases,
+    rope_cases,          kv_append_cases,     attention_cases,    attention_merge_cases,
+    glu_cases,           argmax_cases,        argmax_merge_cases, elementwise_cases,
+    layer_norm_cases,    softmax_cases,       matvec_cases,       attend_cases,
+    top_k_cases,         sample_cases,        norm_tokens_cases,  matmul_cases,
+    append_tokens_cases, attend_tokens_cases, attend_rows_cases,
 };
 
 }  // namespace
@@ -283,6 +266,9 @@ std::vector<KernelKey> representative_keys(const Family& family) {
       {KernelType::glu, {"n14336", "n14336.gelu_tanh"}},
       {KernelType::argmax, {"n128256.s64.w8"}},
       {KernelType::argmax_merge, {"s64.w1"}},
+      {KernelType::elementwise, {"n14336.activate.gelu_erf", "n4099.add", "n4096.k512.multiply"}},
+      {KernelType::layer_norm, {"k4096.n1.w8.eps1e-5.bias", "k7.n1.w3.eps1e-6"}},
+      {KernelType::softmax, {"k4096.n32.w8.scale125e-3", "k7.n1.w1"}},
       {KernelType::matvec,
        {"k4096.n4096.w16.bl132.st3.res", "k4096.n14336.nb14336.b_q4_0.w8.bl132.st2.gated.norm",
         "k768.n96.nb32.nc40.b_q4_0.c_q8_0.w16.bl3.st2.joined.norm.bias"}},

@@ -32,7 +32,8 @@ KernelKey random_key(verification::Random& random) {
     if (field.real) key.*field.real = std::ldexp(random.uniform(0.5f, 1), random.below(100) - 50);
     if (field.flag) key.*field.flag = random.below(2);
     if (field.pairing) key.*field.pairing = static_cast<Pairing>(random.below(2));
-    if (field.activation) key.*field.activation = static_cast<Activation>(random.below(2));
+    if (field.activation) key.*field.activation = static_cast<Activation>(random.below(4));
+    if (field.operation) key.*field.operation = static_cast<Operation>(random.below(4));
     if (field.layout) key.*field.layout = static_cast<Layout>(random.below(2));
     if (field.format)
       key.*field.format =
@@ -72,6 +73,7 @@ TEST(KernelKey, EachFieldChangesTextSymbolAndHash) {
     if (field.flag) key.*field.flag = true;
     if (field.pairing) key.*field.pairing = Pairing::halves;
     if (field.activation) key.*field.activation = Activation::gelu_tanh;
+    if (field.operation) key.*field.operation = Operation::add;
     if (field.layout) key.*field.layout = Layout::tiles;
     if (field.format) key.*field.format = Format::q4_0;
     EXPECT_FALSE(key == plain) << field.name;
@@ -168,6 +170,7 @@ TEST(KernelKey, FieldsAreSetByName) {
                                     {"bias", "1"},
                                     {"pairing", "halves"},
                                     {"activation", "gelu_tanh"},
+                                    {"operation", "multiply"},
                                     {"layout", "tiles"}})
     EXPECT_TRUE(set_field(key, name, value)) << name;
   EXPECT_EQ(key.k, 4096);
@@ -176,6 +179,7 @@ TEST(KernelKey, FieldsAreSetByName) {
   EXPECT_TRUE(key.bias);
   EXPECT_EQ(key.pairing, Pairing::halves);
   EXPECT_EQ(key.activation, Activation::gelu_tanh);
+  EXPECT_EQ(key.operation, Operation::multiply);
   EXPECT_EQ(key.layout, Layout::tiles);
   ASSERT_TRUE(set_field(key, "bias", "0"));
   EXPECT_FALSE(key.bias);

@@ -64,12 +64,26 @@ TEST(Math, TurnsHoldAtAnyPosition) {
   }
 }
 
+TEST(Math, GeluByTheErrorFunctionHolds) {
+  double worst = 0;
+  for (float x = -12; x < 12; x += 1.7e-4f) {
+    const double exact = 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
+    if (x != 0) worst = std::max(worst, std::fabs(dev::gelu_erf(x) / exact - 1));
+  }
+  EXPECT_LE(worst, 8e-6);  // at -12: the square of x is rounded before the exponential
+  EXPECT_EQ(dev::gelu_erf(0), 0);
+  EXPECT_TRUE(std::isnan(dev::gelu_erf(std::nanf(""))));
+}
+
 TEST(Math, ActivationsVanishFarBelowZero) {
   for (float x : {-89.0f, -1000.0f, -1e30f}) {
     EXPECT_EQ(dev::silu(x), 0);
     EXPECT_EQ(dev::gelu_tanh(x), 0);
+    EXPECT_NEAR(dev::gelu_erf(x), 0, 1e-30);
+    EXPECT_EQ(dev::relu(x), 0);
     EXPECT_EQ(dev::silu(-x), -x);
     EXPECT_EQ(dev::gelu_tanh(-x), -x);
+    EXPECT_EQ(dev::gelu_erf(-x), -x);
   }
 }
 

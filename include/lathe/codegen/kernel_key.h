@@ -31,6 +31,10 @@ enum class KernelType : std::uint8_t {
   glu,              // y = activation(gate) * up
   argmax,           // greatest of n values and its index, per split; not in plans, for embedders
   argmax_merge,     // index of the greatest over the splits, as argmax leaves them
+  // For embedders, not in plans either:
+  elementwise,    // y = scale * operation(x, b)
+  layer_norm,     // y = (x - mean) / deviation * w (+ bias), per row of k values
+  softmax,        // y = e^(scale x) over its sum, per row of k values
   matvec,         // up to three matrices of tiles times one vector, with norm, bias, residual, GLU
   attend,         // norm and rotation of q and k, append to the KV cache and attention in one
   top_k,          // the 64 greatest logits after the repeat penalty, per split
@@ -44,7 +48,8 @@ enum class KernelType : std::uint8_t {
 
 // Which elements RoPE rotates together: (2i, 2i+1) or (i, i + dims/2).
 enum class Pairing : std::uint8_t { adjacent, halves };
-enum class Activation : std::uint8_t { silu, gelu_tanh };
+enum class Activation : std::uint8_t { silu, gelu_tanh, gelu_erf, relu };
+enum class Operation : std::uint8_t { copy, add, multiply, activate };
 
 // How weights lie in device memory: as the file's blocks, or as tiles (lathe/codegen/tile.h).
 enum class Layout : std::uint8_t { raw, tiles };
@@ -60,7 +65,7 @@ struct KernelKey {
   Format format = Format::f32;  // weights; for kv_append, attention and attend the KV cache
 
   // Shape. Fields a family does not use stay at their default.
-  int k = 0;         // values per row (reduction length, hidden size, norm length)
+  int k = 0;         // values per row (reduction, norm); elementwise: of b, repeated, 0 = n
   int n = 0;         // rows (outputs, vocabulary, elements)
   int heads = 0;     // query heads, or rows of a per-head operation
   int kv_heads = 0;  // heads of the KV cache; divides heads
@@ -86,8 +91,8 @@ struct KernelKey {
   bool grouped = false;  // matmul: four warps multiply together, which only sm_90a can
 
   // Meaning.
-  float epsilon = 0;  // rms_norm, norms in attend
-  float scale = 1;    // embed: factor on the row; attention: factor on q . k
+  float epsilon = 0;  // rms_norm, layer_norm, norms in attend
+  float scale = 1;    // embed, elementwise: factor on the result; attention, softmax: on scores
   bool bias = false;
   bool residual = false;
   bool gated = false;    // matvec: n and n_b are gate and up, y = activation(gate) * up
@@ -97,6 +102,7 @@ struct KernelKey {
   bool batched = false;  // append_tokens, top_k, sample: each token has a sequence of its own
   Pairing pairing = Pairing::adjacent;
   Activation activation = Activation::silu;
+  Operation operation = Operation::copy;  // elementwise
   Layout layout = Layout::raw;
 
   friend auto operator<=>(const KernelKey&, const KernelKey&) = default;
@@ -120,6 +126,7 @@ struct KeyField {
   bool KernelKey::*flag = nullptr;
   Pairing KernelKey::*pairing = nullptr;
   Activation KernelKey::*activation = nullptr;
+  Operation KernelKey::*operation = nullptr;
   Layout KernelKey::*layout = nullptr;
   Format KernelKey::*format = nullptr;
 };
