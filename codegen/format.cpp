@@ -33,6 +33,13 @@ constexpr std::array kFormats = {
     FormatRow{Format::iq4_nl, "iq4_nl", 20, 32, 18, 2, unpack_iq4_nl, pack_iq4_nl},
     FormatRow{Format::iq4_xs, "iq4_xs", 23, 256, 136, 8, unpack_iq4_xs, pack_iq4_xs},
     FormatRow{Format::mxfp4, "mxfp4", 39, 32, 17, 1, unpack_mxfp4, pack_mxfp4},
+    FormatRow{Format::q8_1, "q8_1", 9, 32, 36, 4, unpack_q8_1, pack_q8_1},
+    FormatRow{Format::q8_1_tail, "q8_1_tail", kNoFileType, 32, 36, 4, unpack_q8_1_tail,
+              pack_q8_1_tail},
+    FormatRow{Format::q8_k, "q8_k", 15, 256, 292, 4, unpack_q8_k, pack_q8_k},
+    FormatRow{Format::q4_k_soa, "q4_k_soa", 112, 256, 160, 16, unpack_q4_k_soa, pack_q4_k_soa},
+    FormatRow{Format::fp8_e4m3, "fp8_e4m3", kNoFileType, 1, 1, 1, unpack_fp8_e4m3, pack_fp8_e4m3},
+    FormatRow{Format::ternary, "ternary", kNoFileType, 32, 8, 8, unpack_ternary, pack_ternary},
 };
 
 std::string known_formats() {
@@ -72,7 +79,7 @@ Result<Format> format_by_name(std::string_view name) {
 
 Result<Format> format_by_ggml_type(std::uint32_t type) {
   for (const FormatRow& format : kFormats)
-    if (format.ggml_type == type) return format.format;
+    if (format.ggml_type == type && type != kNoFileType) return format.format;
   return Error{
       Code::unsupported,
       fmt::format("GGUF tensor type {} is not supported; supported:{}", type, known_formats()),
@@ -111,6 +118,28 @@ std::uint16_t f32_to_bf16(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fff;
   return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+float e4m3_to_f32(std::uint8_t bits) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x80) << 24;
+  const std::uint32_t code = bits & 0x7f;
+  if (code == 0x7f) return std::bit_cast<float>(sign | 0x7fc00000);
+  // The exponent field moved into a float's reads 2^-120 times too small, subnormals included.
+  const float magnitude = std::bit_cast<float>(code << 20) * 0x1p120f;
+  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
+}
+
+std::uint8_t f32_to_e4m3(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = bits >> 24 & 0x80, magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return static_cast<std::uint8_t>(sign | 0x7f);
+  if (magnitude > 0x43e00000) return static_cast<std::uint8_t>(sign | 0x7e);  // 448
+  if (magnitude < 0x3c800000) {  // subnormal: a multiple of 2^-9
+    const float scaled = std::bit_cast<float>(magnitude) * 0x1p9f;
+    return static_cast<std::uint8_t>(sign | static_cast<std::uint32_t>(std::nearbyint(scaled)));
+  }
+  const std::uint32_t rounded = magnitude + 0x7ffff + (magnitude >> 20 & 1);
+  return static_cast<std::uint8_t>(sign | (rounded - 0x3c000000) >> 20);
 }
 
 }  // namespace lathe

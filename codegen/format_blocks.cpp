@@ -98,6 +98,27 @@ void pack_bf16(const float* in, std::int64_t values, std::byte* blocks) {
   }
 }
 
+void unpack_fp8_e4m3(const std::byte* blocks, std::int64_t values, float* out) {
+  for (std::int64_t i = 0; i < values; ++i) out[i] = e4m3_to_f32(bytes(blocks)[i]);
+}
+void pack_fp8_e4m3(const float* in, std::int64_t values, std::byte* blocks) {
+  for (std::int64_t i = 0; i < values; ++i) bytes(blocks)[i] = f32_to_e4m3(in[i]);
+}
+
+// Four codes a byte, the lowest bits first: 0, 1, -1 and 0 again.
+void unpack_ternary(const std::byte* blocks, std::int64_t values, float* out) {
+  constexpr float kValues[] = {0, 1, -1, 0};
+  for (std::int64_t i = 0; i < values; ++i)
+    out[i] = kValues[bytes(blocks)[i / 4] >> (i % 4 * 2) & 3];
+}
+void pack_ternary(const float* in, std::int64_t values, std::byte* blocks) {
+  std::memset(blocks, 0, static_cast<std::size_t>(values / 4));
+  for (std::int64_t i = 0; i < values; ++i) {
+    const int trit = code(in[i], 1, -1, 1);
+    bytes(blocks)[i / 4] |= static_cast<u8>((trit < 0 ? 2 : trit) << (i % 4 * 2));
+  }
+}
+
 void unpack_q4_0(const std::byte* b, std::int64_t n, float* o) {
   unpack_legacy<false, false>(b, n, o);
 }

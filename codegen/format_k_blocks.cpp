@@ -179,6 +179,49 @@ void pack_q3_k(const float* in, std::int64_t values, std::byte* blocks) {
   }
 }
 
+// 128 bytes of nibbles as in Q4_K, then a half for the scale of each 32 values, then one for what
+// is taken off them.
+void unpack_q4_k_soa(const std::byte* blocks, std::int64_t values, float* out) {
+  for (std::int64_t b = 0; b < values / 256; ++b) {
+    const u8* p = bytes(blocks) + b * 160;
+    for (int s = 0; s < 8; ++s) {
+      const float scale = load_half(p + 128 + 2 * s), offset = load_half(p + 144 + 2 * s);
+      for (int l = 0; l < 32; ++l) {
+        const int q = p[32 * (s / 2) + l] >> (s % 2 * 4) & 15;
+        out[b * 256 + s * 32 + l] = scale * static_cast<float>(q) - offset;
+      }
+    }
+  }
+}
+void pack_q4_k_soa(const float* in, std::int64_t values, std::byte* blocks) {
+  for (std::int64_t b = 0; b < values / 256; ++b) {
+    u8* p = bytes(blocks) + b * 160;
+    std::memset(p, 0, 160);
+    for (int s = 0; s < 8; ++s) {
+      const float* x = in + b * 256 + s * 32;
+      const auto [least, most] = std::minmax_element(x, x + 32);
+      const float scale = store_half(p + 128 + 2 * s, (*most - *least) / 15);
+      const float offset = store_half(p + 144 + 2 * s, -*least);
+      for (int l = 0; l < 32; ++l)
+        p[32 * (s / 2) + l] |= static_cast<u8>(code(x[l] + offset, scale, 0, 15) << (s % 2 * 4));
+    }
+  }
+}
+
+void q4_k_to_soa(const std::byte* blocks, std::int64_t values, std::byte* soa) {
+  for (std::int64_t b = 0; b < values / 256; ++b) {
+    const u8* p = bytes(blocks) + b * 144;
+    u8* to = bytes(soa) + b * 160;
+    std::memcpy(to, p + 16, 128);
+    for (int s = 0; s < 8; ++s) {
+      int scale, min;
+      scale_and_min(p + 4, s, scale, min);
+      store_half(to + 128 + 2 * s, load_half(p) * static_cast<float>(scale));
+      store_half(to + 144 + 2 * s, load_half(p + 2) * static_cast<float>(min));
+    }
+  }
+}
+
 void unpack_q4_k(const std::byte* b, std::int64_t n, float* o) {
   unpack_k<false>(b, n, o);
 }

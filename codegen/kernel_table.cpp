@@ -10,11 +10,11 @@ namespace lathe {
 namespace {
 
 const std::array kTable = {
-    kRetileRow,       kEmbedRow,        kRmsNormRow,        kGemvRow,       kRopeRow,
-    kKvAppendRow,     kAttentionRow,    kAttentionMergeRow, kGluRow,        kArgmaxRow,
-    kArgmaxMergeRow,  kElementwiseRow,  kLayerNormRow,      kSoftmaxRow,    kMatvecRow,
-    kAttendRow,       kTopKRow,         kSampleRow,         kNormTokensRow, kMatmulRow,
-    kAppendTokensRow, kAttendTokensRow, kAttendRowsRow,
+    kRetileRow,      kEmbedRow,       kRmsNormRow,        kGemvRow,         kRopeRow,
+    kKvAppendRow,    kAttentionRow,   kAttentionMergeRow, kGluRow,          kArgmaxRow,
+    kArgmaxMergeRow, kElementwiseRow, kLayerNormRow,      kSoftmaxRow,      kDequantizeRow,
+    kQuantizeRow,    kMatvecRow,      kAttendRow,         kTopKRow,         kSampleRow,
+    kNormTokensRow,  kMatmulRow,      kAppendTokensRow,   kAttendTokensRow, kAttendRowsRow,
 };
 
 constexpr const char* kRoutes[] = {"nvrtc", "llvm", "text"};

@@ -55,7 +55,7 @@ class FieldList {
   void add_code(const Value& v) {
     const int column = v.sub * dev::kTileSub + v.index;
     switch (format_.format) {
-      case Format::f32:
+      default:  // has no tiles
         return;
       case Format::f16:
       case Format::bf16: {
@@ -136,9 +136,7 @@ class FieldList {
 
   void add_scales(int r) {
     switch (format_.format) {
-      case Format::f32:
-      case Format::f16:
-      case Format::bf16:
+      default:  // f16 and bf16, and what has no tiles
         return;
       case Format::q8_0:
       case Format::q4_0:
@@ -241,8 +239,6 @@ constexpr TileLayout layout_of() {
 
 TileLayout tile_layout(Format format) {
   switch (format) {
-    case Format::f32:
-      return {};
     case Format::f16:
     case Format::bf16:
       return layout_of<dev::HalfTiles>();
@@ -272,8 +268,9 @@ TileLayout tile_layout(Format format) {
       return layout_of<dev::IQ4_XSTiles>();
     case Format::mxfp4:
       return layout_of<dev::MXFP4Tiles>();
+    default:
+      return {};
   }
-  return {};
 }
 
 std::vector<TileField> tile_fields(Format format, int subs) {

@@ -75,7 +75,11 @@ void fill_blocks(Bytes& bytes, Random& random, Format format) {
   if (format == Format::q6_k) halves = {208};
   if (format == Format::q2_k) halves = {80, 82};
   if (format == Format::q3_k) halves = {108};
-  if (format == Format::mxfp4) halves = {};
+  if (format == Format::mxfp4 || format == Format::q8_k || format == Format::ternary) halves = {};
+  if (format == Format::q8_1_tail) halves = {32, 34};
+  if (format == Format::q4_k_soa)
+    halves = {128, 130, 132, 134, 136, 138, 140, 142, 144, 146, 148, 150, 152, 154, 156, 158};
+  if (format == Format::q8_1) halves.push_back(2);
   if (format == Format::q4_1 || format == Format::q5_1 || format == Format::q4_k ||
       format == Format::q5_k)
     halves.push_back(2);
@@ -83,6 +87,10 @@ void fill_blocks(Bytes& bytes, Random& random, Format format) {
   for (std::size_t block = 0; block < bytes.size() / size; ++block) {
     if (format == Format::mxfp4)  // an exponent
       bytes[block * size] = static_cast<std::byte>(120 + random.below(8));
+    if (format == Format::q8_k) {
+      const float d = random.uniform(-1, 1);
+      std::memcpy(bytes.data() + block * size, &d, 4);
+    }
     for (std::size_t half : halves) {
       const float magnitude = random.uniform(0.25f, 1) * (half == 2 && f.block == 32 ? 8.0f : 1.0f);
       const std::uint16_t bits = f32_to_f16(random.below(2) ? magnitude : -magnitude);

@@ -1,5 +1,5 @@
-// Owns the gemv row: y[n] = W[n][k] . x[k] (+ bias) (+ residual), W in any format.
-// Device code: ptx_templates/ops/gemv.h and formats.h.
+// Owns the gemv row: y[n] = W[n][k] . x[k] (* scale) (+ bias) (+ residual), W in any format, x in
+// f32 or f16. Device code: ptx_templates/ops/gemv.h and formats.h.
 #include "codegen/kernels/rows.h"
 #include "ptx_templates/ops/launch_shapes.h"
 
@@ -12,6 +12,8 @@ Result<void> check(const KernelKey& key) {
   LATHE_TRY(in_range("warps", key.warps, 1, 16));
   LATHE_TRY(in_range("rows", key.rows, 1, dev::kGemvMaxRows));
   if (key.layout != Layout::raw) return invalid("layout is tiles; gemv reads blocks");
+  if (key.format_b != Format::f32 && key.format_b != Format::f16)
+    return invalid("format_b is {}; x must be f32 or f16", row(key.format_b).name);
   return {};
 }
 
@@ -22,7 +24,11 @@ Geometry geometry(const KernelKey& key) {
 }
 
 std::vector<Param> params(const KernelKey& key) {
-  std::vector<Param> out = {blocks_in("weights", key), vector_in("x", key.k)};
+  std::vector<Param> out = {blocks_in("weights", key)};
+  out.push_back(key.format_b == Format::f32
+                    ? vector_in("x", key.k)
+                    : computed_blocks("x", {key.format_b, 1, key.k}, Access::read));
+  if (key.scaled) out.push_back(vector_in("scales", key.n));
   if (key.bias) out.push_back(vector_in("bias", key.n));
   if (key.residual) out.push_back(vector_in("residual", key.n, true));
   out.push_back(vector_out("y", key.n));
@@ -31,20 +37,31 @@ std::vector<Param> params(const KernelKey& key) {
 
 OpCall call(const KernelKey& key) {
   OpCall call{"ops/gemv.h", fmt::format("gemv_{}", row(key.format).name),
-              parameters_of({true, true, key.bias, key.residual, true})};
-  for (int value : {key.k, key.n, key.warps, key.rows}) call.arguments.push_back(integer(value));
+              parameters_of({true, true, key.scaled, key.bias, key.residual, true})};
+  const int halves = key.format_b == Format::f16 ? 1 : 0;
+  for (int value : {key.k, key.n, key.warps, key.rows, halves})
+    call.arguments.push_back(integer(value));
   return call;
 }
 
 Cost cost(const KernelKey& key) {
-  const std::int64_t vectors = key.k + (key.bias ? key.n : 0) + (key.residual ? key.n : 0);
-  return {key.n * row_bytes(key.format, key.k) + vectors * 4, key.n * 4ll, 2ll * key.n * key.k};
+  const int of_rows = (key.scaled ? 1 : 0) + (key.bias ? 1 : 0) + (key.residual ? 1 : 0);
+  return {key.n * row_bytes(key.format, key.k) + row_bytes(key.format_b, key.k) +
+              std::int64_t{key.n} * of_rows * 4,
+          key.n * 4ll, 2ll * key.n * key.k};
 }
 
 void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {
   const auto* weights = static_cast<const std::byte*>(arguments[0]);
   const auto* x = static_cast<const float*>(arguments[1]);
+  std::vector<float> numbers;
+  if (key.format_b != Format::f32) {
+    numbers.resize(static_cast<std::size_t>(key.k));
+    row(key.format_b).unpack(static_cast<const std::byte*>(arguments[1]), key.k, numbers.data());
+    x = numbers.data();
+  }
   std::size_t next = 2;
+  const auto* scales = key.scaled ? static_cast<const float*>(arguments[next++]) : nullptr;
   const auto* bias = key.bias ? static_cast<const float*>(arguments[next++]) : nullptr;
   const auto* residual = key.residual ? static_cast<const float*>(arguments[next++]) : nullptr;
   auto* y = static_cast<float*>(arguments[next]);
@@ -67,6 +84,7 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
     }
     double total =
         ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+    if (scales) total *= scales[r];
     if (bias) total += bias[r];
     if (residual) total += residual[r];
     y[r] = static_cast<float>(total);
@@ -74,7 +92,7 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
 }
 
 const char* text_template(const KernelKey& key) {
-  if (key.rows != 1) return nullptr;
+  if (key.rows != 1 || key.scaled || key.format_b != Format::f32) return nullptr;
   switch (key.format) {
     case Format::q4_k:
       return "gemv_q4_k";

@@ -254,10 +254,9 @@ int tile_number(Format format) {
       return dev::kTileF16;
     case Format::bf16:
       return dev::kTileBF16;
-    case Format::f32:
+    default:
       return -1;
   }
-  return -1;
 }
 
 int matvec_slot_bytes(const KernelKey& key) {

@@ -32,6 +32,8 @@ extern const KernelRow kArgmaxMergeRow;
 extern const KernelRow kElementwiseRow;
 extern const KernelRow kLayerNormRow;
 extern const KernelRow kSoftmaxRow;
+extern const KernelRow kDequantizeRow;
+extern const KernelRow kQuantizeRow;
 extern const KernelRow kMatvecRow;
 extern const KernelRow kAttendRow;
 extern const KernelRow kTopKRow;
@@ -89,6 +91,11 @@ inline Param blocks_in(const char* name, const KernelKey& key) {
   const Matrix matrix = {key.format, key.n, key.k};
   return {name,  Access::read, Element::blocks, matrix.block_bytes(), 16, false,
           false, false,        matrix};
+}
+// Blocks of kernels, not of a model file.
+inline Param computed_blocks(const char* name, const Matrix& matrix, Access access) {
+  return {name,   access, Element::blocks, matrix.block_bytes(), 16, false, false, false,
+          matrix, true};
 }
 // A matrix in tiles. The key has passed has_tiles().
 Param tiles_param(const char* name, const Matrix& matrix, Access access);

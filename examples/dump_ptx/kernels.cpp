@@ -25,6 +25,8 @@ constexpr const char* kSamples[] = {
     "elementwise.f32.n4096.w4.add",
     "layer_norm.f32.k4096.n1.w4.eps1e-5",
     "softmax.f32.k4096.n32.w4",
+    "dequantize.q4_k.k4096.n4096.w4",
+    "quantize.q8_1.k4096.n1.w4",
     "top_k.f32.n128256.w16.s125",
     "sample.f32.w16.s125",
     "matvec.q4_k.k4096.n4096.w16.bl132.st3.res",

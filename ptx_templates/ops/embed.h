@@ -28,11 +28,7 @@ LATHE_DEVICE void embed_blocks(const u8* table, const i32* token, int index, int
   for (int r = 0; r < 2; ++r) {
     const int at = block * Decoder::block + Decoder::run(part, r);
     LATHE_UNROLL(16)
-    for (int j = 0; j < 16; ++j) {
-      const f32 value = Decoder::has_offset ? fma(u.scale[r], u.q[16 * r + j], u.offset[r])
-                                            : u.scale[r] * u.q[16 * r + j];
-      store(at + j, scale * value);
-    }
+    for (int j = 0; j < 16; ++j) store(at + j, scale * unit_value<Decoder>(u, r, j));
   }
 }
 
@@ -75,5 +71,11 @@ LATHE_EMBED_OP(embed_q3_k, embed_blocks, Q3_K)
 LATHE_EMBED_OP(embed_iq4_nl, embed_blocks, IQ4_NL)
 LATHE_EMBED_OP(embed_iq4_xs, embed_blocks, IQ4_XS)
 LATHE_EMBED_OP(embed_mxfp4, embed_blocks, MXFP4)
+LATHE_EMBED_OP(embed_q8_1, embed_blocks, Q8_1)
+LATHE_EMBED_OP(embed_q8_1_tail, embed_blocks, Q8_1_Tail)
+LATHE_EMBED_OP(embed_q8_k, embed_blocks, Q8_K)
+LATHE_EMBED_OP(embed_q4_k_soa, embed_blocks, Q4_K_SoA)
+LATHE_EMBED_OP(embed_fp8_e4m3, embed_values, FP8_E4M3)
+LATHE_EMBED_OP(embed_ternary, embed_blocks, Ternary)
 
 }  // namespace lathe::dev

@@ -137,21 +137,28 @@ LATHE_DEVICE void tile_numbers(MXFP4, u32 codes, f32, f32* q) {
   table_numbers<MXFP4>(codes, q);
 }
 
+// The four values from `column` on, a multiple of four, of a row.
+template <class Raw, class Tiles>
+LATHE_DEVICE void tile_values(const u8* table, i64 row, int column, int k, int subs, f32 zero,
+                              f32* q) {
+  const TileQuad quad = tile_quad<Tiles>(table, row, column, k, subs);
+  f32 factor = 0, summand = 0;
+  tile_numbers<Tiles>(Raw{}, tile_codes<Tiles>(quad, subs), zero, q);
+  tile_scale(Raw{}, quad.tile + tile_code_bytes(Tiles::code_bits, subs), quad, subs, factor,
+             summand);
+  LATHE_UNROLL(4)
+  for (int i = 0; i < 4; ++i) q[i] = Raw::has_offset ? fma(factor, q[i], summand) : factor * q[i];
+}
+
 // Thread `index` of all gives four consecutive values to store(place, values).
 template <class Raw, class Tiles, class Store>
 LATHE_DEVICE void embed_tiles(const u8* table, const i32* token, int index, int k, int n, int subs,
                               f32 scale, f32 zero, Store store) {
   const int column = index * 4;
   if (column >= k) return;
-  const TileQuad quad = tile_quad<Tiles>(table, embed_row(token, n), column, k, subs);
-  f32 q[4], factor = 0, summand = 0;
-  tile_numbers<Tiles>(Raw{}, tile_codes<Tiles>(quad, subs), zero, q);
-  tile_scale(Raw{}, quad.tile + tile_code_bytes(Tiles::code_bits, subs), quad, subs, factor,
-             summand);
-  LATHE_UNROLL(4)
-  for (int i = 0; i < 4; ++i)
-    q[i] = scale * (Raw::has_offset ? fma(factor, q[i], summand) : factor * q[i]);
-  store(column, f32x4{q[0], q[1], q[2], q[3]});
+  f32 q[4];
+  tile_values<Raw, Tiles>(table, embed_row(token, n), column, k, subs, zero, q);
+  store(column, f32x4{scale * q[0], scale * q[1], scale * q[2], scale * q[3]});
 }
 
 // f16 and bf16: the value at `column` of the row.

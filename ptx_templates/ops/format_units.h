@@ -17,6 +17,13 @@ struct Unit {
   f32 scale[2], offset[2];  // per run; offset only where the decoder has_offset
 };
 
+// Value j of run r of a unit that Decoder made.
+template <class Decoder>
+LATHE_DEVICE f32 unit_value(const Unit& u, int r, int j) {
+  return Decoder::has_offset ? fma(u.scale[r], u.q[16 * r + j], u.offset[r])
+                             : u.scale[r] * u.q[16 * r + j];
+}
+
 // Byte i of `word` minus `zero`, exactly: 2^23 + byte is a float whose low mantissa bits are the
 // byte.
 LATHE_DEVICE f32 byte_to_f32(u32 word, int i, f32 zero) {

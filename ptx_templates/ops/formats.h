@@ -4,6 +4,7 @@
 
 #include "ops/format_units.h"
 #include "ops/k_formats.h"
+#include "ops/q8_formats.h"
 #include "ops/table_formats.h"
 
 namespace lathe::dev {
@@ -72,7 +73,8 @@ struct Q8_0 {
   }
 };
 
-// Unquantized formats: one value at a time, or 8 at a time from a 16-byte-aligned address.
+// Unquantized formats: one value at a time, or 8 at a time from an address that is aligned to them,
+// or to 16 bytes.
 struct F32 {
   enum : int { bytes = 4 };
   LATHE_DEVICE f32 value(const u8* p, i64 i) { return reinterpret_cast<const f32*>(p)[i]; }
@@ -117,6 +119,21 @@ struct BF16 {
       out[2 * i] = as_f32(words[i] << 16);
       out[2 * i + 1] = as_f32(words[i] & 0xffff0000u);
     }
+  }
+};
+
+// Four bits of exponent and three of fraction, as those of an f16 that is 2^8 times too small.
+struct FP8_E4M3 {
+  enum : int { bytes = 1 };
+  LATHE_DEVICE f32 number(u32 bits) {
+    const f32 value = 256.0f * f16_to_f32((bits & 0x80u) << 8 | (bits & 0x7fu) << 7);
+    return (bits & 0x7fu) == 0x7fu ? as_f32(0x7fc00000u | (bits & 0x80u) << 24) : value;
+  }
+  LATHE_DEVICE f32 value(const u8* p, i64 i) { return number(p[i]); }
+  LATHE_DEVICE void eight(const u8* p, f32* out) {
+    const u64 v = *reinterpret_cast<const u64*>(p);
+    LATHE_UNROLL(8)
+    for (int i = 0; i < 8; ++i) out[i] = number(static_cast<u32>(v >> (8 * i)));
   }
 };
 

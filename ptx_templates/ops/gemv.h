@@ -1,4 +1,5 @@
-// Owns y[n] = W[n][k] . x[k] (+ bias) (+ residual) for one column x: matrix rows in any format.
+// Owns y[n] = W[n][k] . x[k] (* scale) (+ bias) (+ residual) for one column x of f32 or f16: matrix
+// rows in any format.
 //
 // A warp computes `rows` rows, its lanes taking units of 32 weights along k in turn. The block
 // stages x in shared memory, a chunk at a time, each run of 16 values padded to 20 so that the 32
@@ -14,8 +15,24 @@ LATHE_DEVICE f32* staged(f32* x, int i) {
   return x + i + i / 16 * 4;
 }
 
+LATHE_DEVICE f32 number(f32 value) {
+  return value;
+}
+LATHE_DEVICE f32 number(u16 half) {
+  return f16_to_f32(half);
+}
+LATHE_DEVICE f32x4 four_numbers(const f32* x) {
+  return *reinterpret_cast<const f32x4*>(x);
+}
+LATHE_DEVICE f32x4 four_numbers(const u16* x) {
+  const u64 v = *reinterpret_cast<const u64*>(x);
+  const u32 low = static_cast<u32>(v), high = static_cast<u32>(v >> 32);
+  return {f16_to_f32(low), f16_to_f32(low >> 16), f16_to_f32(high), f16_to_f32(high >> 16)};
+}
+
 // Copies `count` values of x; the last run is filled up with zeros.
-LATHE_DEVICE void stage(const f32* x, f32* shared, int count, int threads) {
+template <class Number>
+LATHE_DEVICE void stage(const Number* x, f32* shared, int count, int threads) {
   const int fours = ceil_div(count, 16) * 4;
   LATHE_UNROLL(2)
   for (int step = 0; step < ceil_div(fours, threads); ++step) {
@@ -23,12 +40,12 @@ LATHE_DEVICE void stage(const f32* x, f32* shared, int count, int threads) {
     if (i >= fours * 4) break;
     f32x4 v = {0, 0, 0, 0};
     if (count % 4 == 0) {
-      if (i < count) v = *reinterpret_cast<const f32x4*>(x + i);
+      if (i < count) v = four_numbers(x + i);
     } else {
-      if (i < count) v.x = x[i];
-      if (i + 1 < count) v.y = x[i + 1];
-      if (i + 2 < count) v.z = x[i + 2];
-      if (i + 3 < count) v.w = x[i + 3];
+      if (i < count) v.x = number(x[i]);
+      if (i + 1 < count) v.y = number(x[i + 1]);
+      if (i + 2 < count) v.z = number(x[i + 2]);
+      if (i + 3 < count) v.w = number(x[i + 3]);
     }
     *reinterpret_cast<f32x4*>(staged(shared, i)) = v;
   }
@@ -144,8 +161,8 @@ LATHE_DEVICE void gemv_values(const u8* w, const f32* shared, f32* acc, int k, i
 }
 
 template <class Decoder, bool kBlocks>
-LATHE_DEVICE void gemv(const u8* w, const f32* x, const f32* bias, const f32* residual, f32* y,
-                       int k, int n, int warps, int rows) {
+LATHE_DEVICE void gemv(const u8* w, const void* x, const f32* scales, const f32* bias,
+                       const f32* residual, f32* y, int k, int n, int warps, int rows, int halves) {
   f32* shared = reinterpret_cast<f32*>(shared_memory());
   const int row = (block_x() * warps + warp_index()) * rows;
   f32 acc[kGemvMaxRows] = {};
@@ -153,7 +170,10 @@ LATHE_DEVICE void gemv(const u8* w, const f32* x, const f32* bias, const f32* re
   for (int first = 0; first < k; first += kGemvChunk) {
     if (first > 0) block_barrier();  // everyone is done with the previous chunk
     const int count = min_int(k - first, kGemvChunk);
-    stage(x + first, shared, count, warps * kWarp);
+    if (halves)
+      stage(static_cast<const u16*>(x) + first, shared, count, warps * kWarp);
+    else
+      stage(static_cast<const f32*>(x) + first, shared, count, warps * kWarp);
     block_barrier();
     if constexpr (kBlocks)
       gemv_blocks<Decoder>(w, shared, acc, k, n, row, rows, first, count);
@@ -166,6 +186,7 @@ LATHE_DEVICE void gemv(const u8* w, const f32* x, const f32* bias, const f32* re
     const f32 total = warp_sum(acc[i]);
     if (lane_index() == 0 && row + i < n) {
       f32 out = total;
+      if (scales) out = out * scales[row + i];
       if (bias) out = out + bias[row + i];
       if (residual) out = out + residual[row + i];
       y[row + i] = out;
@@ -173,10 +194,10 @@ LATHE_DEVICE void gemv(const u8* w, const f32* x, const f32* bias, const f32* re
   }
 }
 
-#define LATHE_GEMV_OP(name, Decoder, is_blocks)                                                 \
-  LATHE_OP name(const u8* w, const f32* x, const f32* bias, const f32* residual, f32* y, int k, \
-                int n, int warps, int rows) {                                                   \
-    gemv<Decoder, is_blocks>(w, x, bias, residual, y, k, n, warps, rows);                       \
+#define LATHE_GEMV_OP(name, Decoder, is_blocks)                                               \
+  LATHE_OP name(const u8* w, const void* x, const f32* scales, const f32* bias,               \
+                const f32* residual, f32* y, int k, int n, int warps, int rows, int halves) { \
+    gemv<Decoder, is_blocks>(w, x, scales, bias, residual, y, k, n, warps, rows, halves);     \
   }
 
 LATHE_GEMV_OP(gemv_f32, F32, false)
@@ -195,5 +216,11 @@ LATHE_GEMV_OP(gemv_q3_k, Q3_K, true)
 LATHE_GEMV_OP(gemv_iq4_nl, IQ4_NL, true)
 LATHE_GEMV_OP(gemv_iq4_xs, IQ4_XS, true)
 LATHE_GEMV_OP(gemv_mxfp4, MXFP4, true)
+LATHE_GEMV_OP(gemv_q8_1, Q8_1, true)
+LATHE_GEMV_OP(gemv_q8_1_tail, Q8_1_Tail, true)
+LATHE_GEMV_OP(gemv_q8_k, Q8_K, true)
+LATHE_GEMV_OP(gemv_q4_k_soa, Q4_K_SoA, true)
+LATHE_GEMV_OP(gemv_fp8_e4m3, FP8_E4M3, false)
+LATHE_GEMV_OP(gemv_ternary, Ternary, true)
 
 }  // namespace lathe::dev

@@ -37,6 +37,22 @@ struct Q4_K {
   }
 };
 
+// The same nibbles first, then the products of scales and of mins as halves.
+struct Q4_K_SoA {
+  enum : int { block = 256, bytes = 160, units = 8 };
+  enum : bool { has_offset = true };
+  LATHE_DEVICE int run(int unit, int r) { return k_quant_run(unit, r); }
+  LATHE_DEVICE void decode(const u8* p, int unit, Unit& u) {
+    nibbles_to_f32(stream_u32x4(p + 16 * unit), 0.0f, u.q);
+    const u32 scales = load_u32(p + 128 + 4 * (unit / 2));
+    const u32 offsets = load_u32(p + 144 + 4 * (unit / 2));
+    u.scale[0] = f16_to_f32(scales);
+    u.scale[1] = f16_to_f32(scales >> 16);
+    u.offset[0] = -f16_to_f32(offsets);
+    u.offset[1] = -f16_to_f32(offsets >> 16);
+  }
+};
+
 struct Q5_K {
   enum : int { block = 256, bytes = 176, units = 8 };
   enum : bool { has_offset = true };

@@ -33,6 +33,8 @@ void glu_cases(const Family& family, Cases& out);
 void elementwise_cases(const Family& family, Cases& out);
 void layer_norm_cases(const Family& family, Cases& out);
 void softmax_cases(const Family& family, Cases& out);
+void dequantize_cases(const Family& family, Cases& out);
+void quantize_cases(const Family& family, Cases& out);
 // Of fused_cases.cpp; kernel_cases.cpp has those of the others with one operation each.
 void matvec_cases(const Family& family, Cases& out);
 void attend_cases(const Family& family, Cases& out);

@@ -78,6 +78,17 @@ class FormatTest : public ::testing::TestWithParam<FormatRow> {
         return top * 12 / 113 * (1 + 1.0 / 62) + top / 62 + half_scale;
       case Format::mxfp4:  // at worst 5 between 4 and 6
         return top / 5;
+      case Format::q8_1:
+      case Format::q8_1_tail:
+        return top / 254 + half_scale;
+      case Format::q8_k:
+        return top / 254 * (1 + 0x1p-15);  // the quotient, up to 127, is rounded first
+      case Format::q4_k_soa:
+        return range / 30 + 2 * half_scale;
+      case Format::fp8_e4m3:
+        return top * 0x1p-4;
+      case Format::ternary:  // what lies beyond 1 becomes 1
+        return std::max(0.5, top - 1);
     }
     return 0;
   }
@@ -102,6 +113,10 @@ TEST_P(FormatTest, IsFoundByNameAndType) {
     EXPECT_EQ(*found, format_.format);
   }
   const Result<Format> found = format_by_ggml_type(format_.ggml_type);
+  if (format_.ggml_type == kNoFileType) {
+    EXPECT_FALSE(found);
+    return;
+  }
   ASSERT_TRUE(found);
   EXPECT_EQ(*found, format_.format);
 }
@@ -166,7 +181,10 @@ TEST_P(FormatTest, RoundTripKeepsToTheStep) {
 TEST_P(FormatTest, ZerosAndEqualValuesSurvive) {
   const auto size = static_cast<std::size_t>(std::max(format_.block, 32));
   EXPECT_EQ(round_trip(std::vector<float>(size)), std::vector<float>(size));
-  for (float value : {0.5f, -0.5f, 1000.0f})
+  std::vector<float> values = {0.5f, -0.5f, 1000.0f};
+  if (format_.format == Format::fp8_e4m3) values = {0.5f, -0.5f, 448.0f};
+  if (format_.format == Format::ternary) values = {1, -1};
+  for (float value : values)
     for (float x : round_trip(std::vector<float>(size, value)))
       EXPECT_NEAR(x, value, std::fabs(value) * (format_.format == Format::mxfp4 ? 0.03 : 0.02));
 }
@@ -177,12 +195,28 @@ TEST(Format, TableMatchesTheSpecification) {
     const char* name;
     std::uint32_t type;
     int block, bytes;
-  } expected[] = {{"f32", 0, 1, 4},       {"f16", 1, 1, 2},       {"bf16", 30, 1, 2},
-                  {"q4_0", 2, 32, 18},    {"q4_1", 3, 32, 20},    {"q5_0", 6, 32, 22},
-                  {"q5_1", 7, 32, 24},    {"q8_0", 8, 32, 34},    {"q4_k", 12, 256, 144},
-                  {"q5_k", 13, 256, 176}, {"q6_k", 14, 256, 210}, {"q2_k", 10, 256, 84},
-                  {"q3_k", 11, 256, 110}, {"iq4_nl", 20, 32, 18}, {"iq4_xs", 23, 256, 136},
-                  {"mxfp4", 39, 32, 17}};
+  } expected[] = {{"f32", 0, 1, 4},
+                  {"f16", 1, 1, 2},
+                  {"bf16", 30, 1, 2},
+                  {"q4_0", 2, 32, 18},
+                  {"q4_1", 3, 32, 20},
+                  {"q5_0", 6, 32, 22},
+                  {"q5_1", 7, 32, 24},
+                  {"q8_0", 8, 32, 34},
+                  {"q4_k", 12, 256, 144},
+                  {"q5_k", 13, 256, 176},
+                  {"q6_k", 14, 256, 210},
+                  {"q2_k", 10, 256, 84},
+                  {"q3_k", 11, 256, 110},
+                  {"iq4_nl", 20, 32, 18},
+                  {"iq4_xs", 23, 256, 136},
+                  {"mxfp4", 39, 32, 17},
+                  {"q8_1", 9, 32, 36},
+                  {"q8_1_tail", kNoFileType, 32, 36},
+                  {"q8_k", 15, 256, 292},
+                  {"q4_k_soa", 112, 256, 160},
+                  {"fp8_e4m3", kNoFileType, 1, 1},
+                  {"ternary", kNoFileType, 32, 8}};
   ASSERT_EQ(formats().size(), std::size(expected));
   for (std::size_t i = 0; i < std::size(expected); ++i) {
     EXPECT_STREQ(formats()[i].name, expected[i].name);
@@ -261,6 +295,97 @@ TEST(Bfloat16, EveryCodeAndRounding) {
     ASSERT_EQ(between(0x7fff), code);
     ASSERT_EQ(between(0x8000), code + (code & 1));
     ASSERT_EQ(between(0x8001), code + 1);
+  }
+}
+
+double e4m3_value(std::uint32_t code) {
+  const int exponent = static_cast<int>(code >> 3 & 15);
+  const double fraction = code & 7;
+  return exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, exponent - 10);
+}
+
+TEST(EightBitFloats, EveryCodeReadsAsDefined) {
+  for (std::uint32_t code = 0; code < 256; ++code) {
+    const float value = e4m3_to_f32(static_cast<std::uint8_t>(code));
+    ASSERT_EQ(std::signbit(value), code >= 128) << code;
+    ASSERT_EQ(f32_to_e4m3(value), code);
+    if ((code & 127) == 127)
+      EXPECT_TRUE(std::isnan(value));
+    else
+      ASSERT_EQ(std::fabs(static_cast<double>(value)), e4m3_value(code & 127)) << code;
+  }
+  EXPECT_EQ(e4m3_to_f32(0x7e), 448);
+}
+
+TEST(EightBitFloats, RoundToNearestEvenAndNoFurtherThanTheGreatest) {
+  for (std::uint32_t code = 0; code < 0x7e; ++code) {
+    const auto middle = static_cast<float>((e4m3_value(code) + e4m3_value(code + 1)) / 2);
+    const std::uint32_t even = code + (code & 1);
+    ASSERT_EQ(f32_to_e4m3(middle), even) << code;
+    ASSERT_EQ(f32_to_e4m3(std::nextafter(middle, 0.0f)), code) << code;
+    ASSERT_EQ(f32_to_e4m3(std::nextafter(middle, 1e9f)), code + 1) << code;
+    ASSERT_EQ(f32_to_e4m3(-middle), even | 0x80) << code;
+  }
+  for (float value : {448.1f, 464.0f, 480.0f, 1e30f, std::numeric_limits<float>::infinity()})
+    EXPECT_EQ(f32_to_e4m3(value), 0x7e) << value;
+}
+
+// What Q4_K has in products, with each rounded once.
+TEST(Q4KSoA, ComesFromQ4KByOneRoundingOfEachScale) {
+  constexpr std::int64_t kValues = 512;
+  Random random(7);
+  std::vector<std::byte> blocks(288), soa(320);
+  for (std::byte& byte : blocks) byte = static_cast<std::byte>(random.bits() >> 56);
+  for (std::size_t at : {0, 2, 144, 146}) {
+    const std::uint16_t half = f32_to_f16(random.uniform(0.001f, 1));
+    std::memcpy(blocks.data() + at, &half, 2);
+  }
+  q4_k_to_soa(blocks.data(), kValues, soa.data());
+  std::vector<float> from(kValues), to(kValues);
+  row(Format::q4_k).unpack(blocks.data(), kValues, from.data());
+  row(Format::q4_k_soa).unpack(soa.data(), kValues, to.data());
+  for (std::size_t run = 0; run < kValues / 32; ++run) {
+    const auto half = [&](std::size_t at) {
+      std::uint16_t bits;
+      std::memcpy(&bits, soa.data() + run / 8 * 160 + at + run % 8 * 2, 2);
+      return static_cast<double>(f16_to_f32(bits));
+    };
+    const double bound = 15 * std::fabs(half(128)) * 0x1p-11 + std::fabs(half(144)) * 0x1p-11;
+    for (std::size_t i = run * 32; i < run * 32 + 32; ++i)
+      ASSERT_NEAR(to[i], from[i], bound * 1.01 + 1e-7) << "value " << i;
+  }
+}
+
+// The sums that products with weights want: of codes, of values, of 16 codes.
+TEST(ActivationFormats, SumsAreThoseOfTheValues) {
+  Random random(9);
+  std::vector<float> in(256), out(256);
+  for (float& x : in) x = random.normal();
+  std::vector<std::byte> blocks(292);
+  const auto half = [&](std::size_t at) {
+    std::uint16_t bits;
+    std::memcpy(&bits, blocks.data() + at, 2);
+    return f16_to_f32(bits);
+  };
+  for (Format format : {Format::q8_1, Format::q8_1_tail}) {
+    row(format).pack(in.data(), 256, blocks.data());
+    row(format).unpack(blocks.data(), 256, out.data());
+    for (std::size_t b = 0; b < 8; ++b) {
+      double codes = 0, values = 0;
+      for (std::size_t i = 32 * b; i < 32 * b + 32; ++i) codes += out[i], values += in[i];
+      const bool tail = format == Format::q8_1_tail;
+      EXPECT_NEAR(half(36 * b + (tail ? 34 : 2)), tail ? values : codes, 0x1p-11 * 32);
+      EXPECT_NEAR(codes, values, 1.0);
+    }
+  }
+  row(Format::q8_k).pack(in.data(), 256, blocks.data());
+  for (std::size_t run = 0; run < 16; ++run) {
+    int sum = 0;
+    for (std::size_t i = 0; i < 16; ++i)
+      sum += std::to_integer<int>(blocks[4 + 16 * run + i] ^ std::byte{128}) - 128;
+    std::int16_t stored;
+    std::memcpy(&stored, blocks.data() + 260 + 2 * run, 2);
+    EXPECT_EQ(stored, sum);
   }
 }
 

@@ -30,7 +30,9 @@ void gemv_cases(const Family& family, Cases& out) {
     c.key.rows = rows;
     c.key.bias = i % 4 == 1 || i % 4 == 2;
     c.key.residual = i % 4 >= 2;
-    if (c.key.residual && i % 3 == 0) c.alias = c.key.bias ? 3 : 2;
+    c.key.scaled = i % 5 == 3;
+    if (i % 7 == 5) c.key.format_b = Format::f16;
+    if (c.key.residual && i % 3 == 0) c.alias = 2 + (c.key.bias ? 1 : 0) + (c.key.scaled ? 1 : 0);
     out.push_back(c);
     ++i;
   };
@@ -38,7 +40,7 @@ void gemv_cases(const Family& family, Cases& out) {
   for (int k : lengths)
     for (int repeat = 0; repeat < 3; ++repeat)
       add(k, std::min(turn(kFew, i), k > 8000 ? 5 : 33), turn(kWarps, i), 1 + i * 3 % 8);
-  const int small = family.format <= Format::bf16 ? 257 : 256;
+  const int small = row(family.format).block == 1 ? 257 : 256;
   for (int warps : kWarps)
     for (int rows = 1; rows <= 8; ++rows) add(small, 17, warps, rows);
   add(lengths.size() > 10 ? 288 : 256, 1000, 4, 1);
@@ -214,12 +216,13 @@ using AddCases = void (*)(const Family&, Cases&);
 
 // In the order of KernelType.
 constexpr AddCases kAddCases[] = {
-    retile_cases,        embed_cases,         rms_norm_cases,     gemv_cases,
-    rope_cases,          kv_append_cases,     attention_cases,    attention_merge_cases,
-    glu_cases,           argmax_cases,        argmax_merge_cases, elementwise_cases,
-    layer_norm_cases,    softmax_cases,       matvec_cases,       attend_cases,
-    top_k_cases,         sample_cases,        norm_tokens_cases,  matmul_cases,
-    append_tokens_cases, attend_tokens_cases, attend_rows_cases,
+    retile_cases,      embed_cases,     rms_norm_cases,      gemv_cases,
+    rope_cases,        kv_append_cases, attention_cases,     attention_merge_cases,
+    glu_cases,         argmax_cases,    argmax_merge_cases,  elementwise_cases,
+    layer_norm_cases,  softmax_cases,   dequantize_cases,    quantize_cases,
+    matvec_cases,      attend_cases,    top_k_cases,         sample_cases,
+    norm_tokens_cases, matmul_cases,    append_tokens_cases, attend_tokens_cases,
+    attend_rows_cases,
 };
 
 }  // namespace
@@ -258,7 +261,8 @@ std::vector<KernelKey> representative_keys(const Family& family) {
       {KernelType::retile, {"k4096.n4096", "k768.n20"}},
       {KernelType::embed, {"k4096.n128256", "k4096.n128256.tiles"}},
       {KernelType::rms_norm, {"k4096.n1.w8.eps1e-5.res", "k7.n1.w3.eps1e-6"}},
-      {KernelType::gemv, {"k4096.n4096.res", "k14336.n4096.w8.r4.bias"}},
+      {KernelType::gemv,
+       {"k4096.n4096.res", "k14336.n4096.w8.r4.bias", "k4096.n4096.b_f16.scaled"}},
       {KernelType::rope, {"h32.d128.rot128.halves", "h9.d80.rot32"}},
       {KernelType::kv_append, {"kvh8.d128"}},
       {KernelType::attention, {"h32.kvh8.d128.s16.scale88388346e-9", "h8.kvh1.d256.win512.s16"}},
@@ -269,6 +273,8 @@ std::vector<KernelKey> representative_keys(const Family& family) {
       {KernelType::elementwise, {"n14336.activate.gelu_erf", "n4099.add", "n4096.k512.multiply"}},
       {KernelType::layer_norm, {"k4096.n1.w8.eps1e-5.bias", "k7.n1.w3.eps1e-6"}},
       {KernelType::softmax, {"k4096.n32.w8.scale125e-3", "k7.n1.w1"}},
+      {KernelType::dequantize, {"k4096.n4096", "k4096.n4096.b_f16.tiles"}},
+      {KernelType::quantize, {"k4096.n1"}},
       {KernelType::matvec,
        {"k4096.n4096.w16.bl132.st3.res", "k4096.n14336.nb14336.b_q4_0.w8.bl132.st2.gated.norm",
         "k768.n96.nb32.nc40.b_q4_0.c_q8_0.w16.bl3.st2.joined.norm.bias"}},

@@ -1,6 +1,7 @@
 // Owns the shapes of the kernels with one operation on vectors, element by element or row by row.
 #include <algorithm>
 
+#include "lathe/codegen/tile.h"
 #include "tests/codegen/case_lists.h"
 
 namespace lathe::testing {
@@ -89,6 +90,40 @@ void softmax_cases(const Family& family, Cases& out) {
       if (i % 4 == 2) c.alias = 0;
       out.push_back(c);
       ++i;
+    }
+  }
+}
+
+void dequantize_cases(const Family& family, Cases& out) {
+  const int block = row(family.format).block;
+  int i = 0;
+  for (int k : {1, 7, 33, 32, 64, 96, 256, 288, 768, 1280, 4096}) {
+    if (k % block != 0) continue;
+    for (int repeat = 0; repeat < 4; ++repeat) {
+      KernelCase c{base(family)};
+      c.key.k = k;
+      c.key.n = k > 1000 ? turn({1, 3}, i) : turn({1, 5, 16, 33}, i);
+      c.key.warps = turn(kWarps, i++);
+      if (i % 3 == 0) c.key.format_b = Format::f16;
+      out.push_back(c);
+      if (!tile_shape(family.format, c.key.n, k)) continue;
+      c.key.layout = Layout::tiles;
+      out.push_back(c);
+    }
+  }
+}
+
+void quantize_cases(const Family& family, Cases& out) {
+  int i = 0;
+  for (int blocks : {1, 2, 3, 8, 33}) {
+    for (Values values : {Values::random, Values::large, Values::ties, Values::outliers,
+                          Values::faint, Values::random}) {
+      KernelCase c{base(family)};
+      c.key.k = row(family.format).block * blocks;
+      c.key.n = turn({1, 3, 17}, i);
+      c.key.warps = turn(kWarps, i++);
+      c.values = values;
+      out.push_back(c);
     }
   }
 }

@@ -127,6 +127,19 @@ TEST(KernelTable, RowsAreComplete) {
   EXPECT_FALSE(kernel_type_by_name("gemm"));
 }
 
+// A kernel may begin before the one that makes these has ended: no load of them may come early.
+TEST(KernelTable, OnlyWeightsAreConstant) {
+  for (const Family& family : testing::families())
+    for (const KernelCase& c : testing::kernel_cases(family))
+      for (const Param& param : row(c.key.type).params(c.key)) {
+        const std::string_view name = param.name;
+        const bool weights = name.starts_with("weights") || name == "table" || name == "tiles" ||
+                             (name == "blocks" && c.key.type == KernelType::retile);
+        EXPECT_EQ(param.constant(), weights && param.access == Access::read)
+            << c.text() << " " << name;
+      }
+}
+
 TEST(KernelTable, EveryTypeHasAFamily) {
   std::set<KernelType> types;
   for (const Family& family : testing::families()) types.insert(family.type);
@@ -184,6 +197,12 @@ TEST(KernelTable, ChecksNameTheField) {
       {"layer_norm.q4_0.k64.n1", "f32"},
       {"softmax.f32.k64.n4.scale-1", "scale"},
       {"softmax.f32.k64", "n"},
+      {"gemv.q8_0.k64.n8.b_q8_0", "format_b"},
+      {"dequantize.q4_k.k100.n8", "k"},
+      {"dequantize.q4_k.k256.n8.b_bf16", "format_b"},
+      {"dequantize.q8_1.k64.n8.tiles", "q8_1"},
+      {"quantize.q4_0.k64.n1", "q4_0"},
+      {"quantize.q8_k.k64.n1", "k"},
       {"argmax.f32.n4.s5", "splits"},
       {"argmax_merge.f32.s2.w4", "warps"},
       {"attend.f16.h34.kvh2.d64.rot64", "heads"},

@@ -1,7 +1,8 @@
 // Owns the one table of number formats: how weights, KV entries and activations are stored.
 //
-// Block layouts are those of GGUF. A block is the smallest run of values along k that decodes on
-// its own; a row of k values takes k / block * bytes bytes, and k is a multiple of block.
+// Block layouts are those of GGUF, where it has them. A block is the smallest run of values along k
+// that decodes on its own; a row of k values takes k / block * bytes bytes, and k is a multiple of
+// block.
 #pragma once
 
 #include <cstddef>
@@ -29,13 +30,22 @@ enum class Format : std::uint8_t {
   q3_k,
   iq4_nl,
   iq4_xs,
-  mxfp4
+  mxfp4,
+  q8_1,
+  q8_1_tail,
+  q8_k,
+  q4_k_soa,
+  fp8_e4m3,
+  ternary
 };
+
+// The file type of formats that no file has.
+inline constexpr std::uint32_t kNoFileType = 0xffffffff;
 
 struct FormatRow {
   Format format;
   const char* name;         // "q4_k": the name in kernel keys and on command lines
-  std::uint32_t ggml_type;  // the type id in a GGUF file
+  std::uint32_t ggml_type;  // the type id in a GGUF file, or kNoFileType
   int block;                // values per block
   int bytes;                // bytes per block
   int alignment;            // greatest power of two that divides every block's offset in a row
@@ -61,10 +71,17 @@ std::int64_t kv_position_bytes(Format format, std::int64_t values);
 Result<Format> format_by_name(std::string_view name);
 Result<Format> format_by_ggml_type(std::uint32_t type);
 
+// Blocks of q4_k to as many of q4_k_soa: the products of scales, and of mins, rounded to f16.
+void q4_k_to_soa(const std::byte* blocks, std::int64_t values, std::byte* soa);
+
 // IEEE half and bfloat16 conversions, round to nearest even, infinities and NaN kept.
 float f16_to_f32(std::uint16_t bits);
 std::uint16_t f32_to_f16(float value);
 float bf16_to_f32(std::uint16_t bits);
 std::uint16_t f32_to_bf16(float value);
+// Eight bits: sign, four of exponent, three of fraction; no infinity, and NaN where all seven are
+// set. To the nearest code, the greatest being 448; NaN is kept.
+float e4m3_to_f32(std::uint8_t bits);
+std::uint8_t f32_to_e4m3(float value);
 
 }  // namespace lathe

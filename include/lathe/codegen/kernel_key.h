@@ -31,10 +31,11 @@ enum class KernelType : std::uint8_t {
   glu,              // y = activation(gate) * up
   argmax,           // greatest of n values and its index, per split; not in plans, for embedders
   argmax_merge,     // index of the greatest over the splits, as argmax leaves them
-  // For embedders, not in plans either:
-  elementwise,    // y = scale * operation(x, b)
-  layer_norm,     // y = (x - mean) / deviation * w (+ bias), per row of k values
-  softmax,        // y = e^(scale x) over its sum, per row of k values
+  elementwise,      // for embedders, as all down to quantize: y = scale * operation(x, b)
+  layer_norm,       // y = (x - mean) / deviation * w (+ bias), per row of k values
+  softmax,          // y = e^(scale x) over its sum, per row of k values
+  dequantize,       // n rows of k weights as numbers
+  quantize,         // n vectors of k values as blocks
   matvec,         // up to three matrices of tiles times one vector, with norm, bias, residual, GLU
   attend,         // norm and rotation of q and k, append to the KV cache and attention in one
   top_k,          // the 64 greatest logits after the repeat penalty, per split
@@ -62,7 +63,7 @@ inline constexpr int kMostChunkTokens = 8192;
 
 struct KernelKey {
   KernelType type = KernelType::gemv;
-  Format format = Format::f32;  // weights; for kv_append, attention and attend the KV cache
+  Format format = Format::f32;  // weights; of the KV cache; quantize: of the result
 
   // Shape. Fields a family does not use stay at their default.
   int k = 0;         // values per row (reduction, norm); elementwise: of b, repeated, 0 = n
@@ -72,7 +73,8 @@ struct KernelKey {
   int head_dim = 0;  // values per head
   int rotary = 0;    // leading values of each head that RoPE rotates
   int window = 0;    // attention sees the last `window` positions; 0 = all
-  // matvec: up to two more matrices of k columns, 0 rows for those that are not there.
+  // matvec: up to two more matrices of k columns, 0 rows for those that are not there. format_b is
+  // also that of gemv's x and of the numbers dequantize makes.
   int n_b = 0;
   int n_c = 0;
   Format format_b = Format::f32;
@@ -91,8 +93,9 @@ struct KernelKey {
   bool grouped = false;  // matmul: four warps multiply together, which only sm_90a can
 
   // Meaning.
-  float epsilon = 0;  // rms_norm, layer_norm, norms in attend
-  float scale = 1;    // embed, elementwise: factor on the result; attention, softmax: on scores
+  float epsilon = 0;    // rms_norm, layer_norm, norms in attend
+  float scale = 1;      // embed, elementwise: factor on the result; attention, softmax: on scores
+  bool scaled = false;  // gemv: each row has a factor, which comes after the product
   bool bias = false;
   bool residual = false;
   bool gated = false;    // matvec: n and n_b are gate and up, y = activation(gate) * up

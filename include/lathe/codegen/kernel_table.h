@@ -32,8 +32,8 @@ struct Geometry {
 };
 
 enum class Access : std::uint8_t { read, write, read_write };
-// Weights come as the blocks of the model file or, on the device, as tiles (lathe/codegen/tile.h).
-// f16 are operands of the matrix units, in an order of their own (ops/launch_shapes.h).
+// Blocks are of a format, as in the model file: weights, and vectors or results that are not f32.
+// Tiles: lathe/codegen/tile.h. f16: operands of the matrix units, in an order of their own.
 enum class Element : std::uint8_t { f32, i32, blocks, tiles, kv, f16 };
 
 // The matrix behind a parameter of blocks or tiles.
@@ -59,10 +59,13 @@ struct Param {
   // What it holds after the launch means nothing to anyone.
   bool scratch = false;
   Matrix matrix = {};
+  // Blocks that the kernel before this one may have made, such as activations.
+  bool computed = false;
 
   // Weights: nothing that runs beside the kernel, or just before it, writes them.
   bool constant() const {
-    return access == Access::read && (element == Element::blocks || element == Element::tiles);
+    return access == Access::read && (element == Element::blocks || element == Element::tiles) &&
+           !computed;
   }
   // Bytes of the argument as oracles take it: tiles that a kernel reads are blocks there.
   std::int64_t oracle_bytes() const {
