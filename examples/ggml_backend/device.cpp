@@ -2,8 +2,6 @@
 #include "device.h"
 
 #include <array>
-#include <numeric>
-#include <vector>
 
 #include "ggml-impl.h"
 #include "own_kernels.h"
@@ -54,12 +52,7 @@ bool Device::start(int ordinal) {
     log_last_error("opening the GPU");
     return false;
   }
-  std::vector<int> numbers(kRowNumbers);
-  std::iota(numbers.begin(), numbers.end(), 0);
-  return driver_did(d.allocate(&row_numbers_, numbers.size() * 4), "allocating row numbers") &&
-         driver_did(d.to_device(row_numbers_, numbers.data(), numbers.size() * 4, stream_),
-                    "copying row numbers") &&
-         driver_did(d.wait(stream_), "copying row numbers");
+  return true;
 }
 
 lathe_status Device::load(const Step& step, lathe_kernel** kernel) {

@@ -38,7 +38,6 @@ class Device {
   const lathe_kernel* kernel(const Step& step);
   // At least so many bytes, good until the next call; 0 where there are none.
   std::uint64_t scratch(std::int64_t bytes);
-  std::uint64_t row_numbers() const { return row_numbers_; }
 
  private:
   bool start(int ordinal);
@@ -49,7 +48,6 @@ class Device {
   CUstream_st* stream_ = nullptr;
   lathe_device* lathe_ = nullptr;
   std::unordered_map<std::string, lathe_kernel*> kernels_;
-  std::uint64_t row_numbers_ = 0;
   std::uint64_t scratch_ = 0;
   std::int64_t scratch_bytes_ = 0;
 };

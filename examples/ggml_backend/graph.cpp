@@ -145,8 +145,6 @@ bool GraphRunner::State::collect(ggml_cgraph* graph) {
                                                       ? op->src[argument.operand]
                                                       : first->src[argument.operand - kOfFirst])
                                                      ->data);
-        else if (argument.place == Place::row_numbers)
-          base = device->row_numbers();
         launch.arguments[launch.count++] = base + static_cast<std::uint64_t>(argument.offset);
       }
     }

@@ -1,5 +1,5 @@
 // Owns products of a matrix and columns: by Lathe's gemv, a launch for each column, by a kernel of
-// the back end's own for numbers, and by both `embed` and that for many columns of quantized
+// the back end's own for numbers, and by both `dequantize` and that for many columns of quantized
 // weights.
 #include <algorithm>
 
@@ -64,8 +64,7 @@ Step product_step(const ggml_tensor* op, const Shape& d, const Shape& a, const S
 // How many rows are unpacked at a time.
 std::int64_t unpacked_rows(const ggml_tensor* weights) {
   const std::int64_t fit = kMostUnpackedBytes / (4 * weights->ne[0]) / 64 * 64;
-  return std::clamp<std::int64_t>(
-      fit, 64, std::min<std::int64_t>(kRowNumbers, std::max<std::int64_t>(weights->ne[1], 64)));
+  return std::clamp<std::int64_t>(fit, 64, std::max<std::int64_t>(weights->ne[1], 64));
 }
 
 // Rows of weights are unpacked to f32 and multiplied, some at a time.
@@ -79,10 +78,9 @@ Steps lower_to_unpacked(const ggml_tensor* op) {
     for (std::int64_t i2 = 0; i2 < op->ne[2]; ++i2)
       for (std::int64_t first = 0; first < a->ne[1]; first += most) {
         const std::int64_t rows = std::min(most, a->ne[1] - first);
-        steps.list.push_back(of_table(embed_key(a->type, length, rows, rows),
-                                      {operand(0, matrix_offset(op, i2, i3) + first * row_bytes),
-                                       {Place::row_numbers},
-                                       {Place::scratch}}));
+        steps.list.push_back(of_table(
+            dequantize_key(a->type, length, rows),
+            {operand(0, matrix_offset(op, i2, i3) + first * row_bytes), {Place::scratch}}));
         Shape d = shape_of(op), unpacked, columns = shape_of(b);
         d.ne[0] = rows;
         unpacked.ne[0] = length;

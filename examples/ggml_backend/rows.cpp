@@ -9,6 +9,7 @@ namespace lathe_ggml {
 namespace {
 
 constexpr std::int64_t kMostLaunches = 64;
+constexpr std::int64_t kMostRows = 8192;  // of a launch of embed
 
 bool holds_row_numbers(const ggml_tensor* t) {
   return t->type == GGML_TYPE_I32 || t->type == GGML_TYPE_I64;
@@ -25,7 +26,7 @@ const char* refuse_embed(const ggml_tensor* op) {
   if (!rows_are_whole(table) || !matrices_are_aligned(table))
     return "rows that are no whole matrix";
   if (numbers->type != GGML_TYPE_I32 || numbers->nb[0] != 4) return "these row numbers";
-  if (numbers->ne[0] > kRowNumbers) return "this many rows at once";
+  if (numbers->ne[0] > kMostRows) return "this many rows at once";
   if (numbers->ne[1] * numbers->ne[2] > kMostLaunches) return "this many tables";
   return ggml_is_contiguous(op) && op->view_offs % 16 == 0 ? nullptr : "a strided result";
 }

@@ -12,7 +12,7 @@
 namespace lathe_ggml {
 
 // What an argument is an address in.
-enum class Place : std::uint8_t { result, operand, scratch, row_numbers };
+enum class Place : std::uint8_t { result, operand, scratch };
 
 struct Argument {
   Place place = Place::result;
@@ -54,9 +54,6 @@ inline Steps one(Step step) {
   steps.list.push_back(std::move(step));
   return steps;
 }
-
-// Row numbers 0, 1, 2 ... in device memory, so many: for kernels that are told which rows to read.
-inline constexpr int kRowNumbers = 8192;
 
 inline Argument result(std::int64_t offset = 0) {
   return {Place::result, 0, offset};

@@ -68,6 +68,11 @@ std::string embed_key(ggml_type type, std::int64_t length, std::int64_t rows, st
          std::to_string(rows) + (count > 1 ? ".m" + std::to_string(count) : "");
 }
 
+std::string dequantize_key(ggml_type type, std::int64_t length, std::int64_t rows) {
+  return std::string("dequantize.") + format_of(type) + ".k" + std::to_string(length) + ".n" +
+         std::to_string(rows);
+}
+
 bool rows_are_whole(const ggml_tensor* matrix) {
   return matrix->nb[0] == ggml_type_size(matrix->type) &&
          matrix->nb[1] == ggml_row_size(matrix->type, matrix->ne[0]);

@@ -16,6 +16,9 @@ std::string gemv_key(ggml_type type, std::int64_t length, std::int64_t rows);
 // embed: so many rows of a table, by number.
 std::string embed_key(ggml_type type, std::int64_t length, std::int64_t rows, std::int64_t count);
 
+// dequantize: all rows of a matrix.
+std::string dequantize_key(ggml_type type, std::int64_t length, std::int64_t rows);
+
 // rms_norm: rows of numbers, normed and multiplied by a weight.
 std::string rms_norm_key(std::int64_t length, std::int64_t rows, float epsilon);
 

@@ -97,14 +97,14 @@ void check_products(ggml_context* c) {
                    std::string("gemv.") + name + ".k256.n16.w4");
     // 4096 rows at a time fit into scratch: four times unpacked, four products.
     expect_kernels(ggml_mul_mat(c, weights(type, 4096, 14336), columns(4096, 64)), 8,
-                   std::string("embed.") + name + ".k4096.n4096.m4096");
+                   std::string("dequantize.") + name + ".k4096.n4096");
     expect_kernels(
         ggml_get_rows(c, weights(type, 256, 16), ggml_new_tensor_1d(c, GGML_TYPE_I32, 5)), 1,
         std::string("embed.") + name + ".k256.n16.m5");
   }
   // Columns that do not start at multiples of 16 bytes are not gemv's.
   expect_kernels(ggml_mul_mat(c, weights(GGML_TYPE_Q8_0, 256, 15), columns(256, 2)), 2,
-                 "embed.q8_0.k256.n15.m15");
+                 "dequantize.q8_0.k256.n15");
   // Keys of a KV cache, permuted, against the queries of one token.
   ggml_tensor* keys = ggml_new_tensor_3d(c, GGML_TYPE_F16, 64, 4, 256);
   ggml_tensor* queries = ggml_new_tensor_3d(c, GGML_TYPE_F32, 64, 1, 8);
