@@ -51,7 +51,8 @@ void change(KernelKey& key, const KeyField& field, verification::Random& random)
   if (field.real) key.*field.real = drawn_real(random);
   if (field.flag) key.*field.flag = !(key.*field.flag);
   if (field.pairing) key.*field.pairing = static_cast<Pairing>(random.below(2));
-  if (field.activation) key.*field.activation = static_cast<Activation>(random.below(2));
+  if (field.activation) key.*field.activation = static_cast<Activation>(random.below(4));
+  if (field.operation) key.*field.operation = static_cast<Operation>(random.below(4));
   if (field.layout) key.*field.layout = static_cast<Layout>(random.below(2));
   if (field.format)
     key.*field.format =
