@@ -1,4 +1,5 @@
-"""Checks that the tests which docs/defects.md names exist, and that it has every defect once."""
+"""Checks that the tests which two documents name exist, and that docs/defects.md has every defect
+once."""
 
 import re
 
@@ -14,9 +15,12 @@ def main():
         known |= {f"{suite}.{test}" for suite, test in TEST.findall(path.read_text())}
     text = (ROOT / "docs/defects.md").read_text()
     problems = []
-    named = set(re.findall(r"`(\w+\.\w+)`", text)) - {"Suite.Test"}
-    tests = {test for test in named if not test.endswith((".py", ".h", ".cpp", ".weight"))}
-    problems += [f"docs/defects.md: no test {test}" for test in sorted(tests - known)]
+    tests = set()
+    for document in ("docs/defects.md", "docs/source-systems.md"):
+        named = set(re.findall(r"`(\w+\.\w+)`", (ROOT / document).read_text())) - {"Suite.Test"}
+        here = {test for test in named if not test.endswith((".py", ".h", ".cpp", ".weight"))}
+        problems += [f"{document}: no test {test}" for test in sorted(here - known)]
+        tests |= here
     rows = re.findall(r"^\| ([A-Z]\d+) \| .* \| (.*) \|$", text, re.M)
     wanted = [f"{letter}{i}" for letter, last in NUMBERS.items() for i in range(1, last + 1)]
     for number in wanted:
