@@ -9,15 +9,13 @@
 namespace lathe {
 namespace {
 
-// What other kernels write must not be __restrict__: such loads are taken for ones of constants,
-// and may be moved to before the wait for those kernels.
 std::string parameter_text(const Param& param) {
   const bool read = param.access == Access::read;
   const char* type = param.element == Element::f32   ? "float"
                      : param.element == Element::i32 ? "int"
                                                      : "unsigned char";
   return fmt::format("{}{}*{} {}", read ? "const " : "", type,
-                     param.constant() ? " __restrict__" : "", param.name);
+                     read && !param.may_alias ? " __restrict__" : "", param.name);
 }
 
 std::string argument_text(const OpArgument& argument, std::span<const Param> params) {
@@ -52,11 +50,9 @@ Result<std::string> cuda_source(const KernelKey& key) {
   return fmt::format(
       "#include \"{}\"\n\n"
       "extern \"C\" __global__ void __launch_bounds__({}, 1)\n{}({}) {{\n"
-      "{}  lathe::dev::{}({});\n}}\n",
-      call.header, kernel.geometry(key).threads, key.symbol(), parameters,
-      call.waits ? ""
-                 : "  lathe::dev::allow_dependents();\n  lathe::dev::wait_for_predecessor();\n",
-      call.function, arguments);
+      "  lathe::dev::{}({});\n}}\n",
+      call.header, kernel.geometry(key).threads, key.symbol(), parameters, call.function,
+      arguments);
 }
 
 }  // namespace lathe

@@ -128,10 +128,6 @@ Result<Ptx> emit_first(const KernelKey& key, const Target& target, std::span<con
   return refusals;
 }
 
-bool waits_for_predecessors(Route route, const Target& target) {
-  return route != Route::text && target.compute >= 90;
-}
-
 std::string codegen_fingerprint() {
   XXH3_state_t state;
   XXH3_128bits_reset(&state);

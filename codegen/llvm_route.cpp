@@ -30,7 +30,7 @@ Result<std::shared_ptr<const LlvmPlugin>> open_llvm(const std::string& path) {
 LatheLlvmParameter request_parameter(const Param& param) {
   const bool read = param.access == Access::read;
   return {param.name,
-          (read ? LATHE_LLVM_READONLY : 0) | (param.constant() ? LATHE_LLVM_NOALIAS : 0),
+          (read ? LATHE_LLVM_READONLY : 0) | (read && !param.may_alias ? LATHE_LLVM_NOALIAS : 0),
           param.alignment};
 }
 
@@ -76,7 +76,6 @@ Result<std::string> llvm_ptx(const KernelKey& key, const Target& target, const L
       .parameter_count = static_cast<int>(parameters.size()),
       .arguments = arguments.data(),
       .argument_count = static_cast<int>(arguments.size()),
-      .waits_first = call.waits ? 0 : 1,
       .threads = static_cast<int>(kernel.geometry(key).threads),
       .compute = target.compute,
       .accelerated = target.accelerated,

@@ -101,8 +101,6 @@ Result<Driver> load_driver(const std::string& library_name) {
                                  driver_version_text(version), missing),
                      "install a newer NVIDIA driver");
   }
-  if (!library->bind(driver.cuGraphAddDependencies_v2, "cuGraphAddDependencies_v2"))
-    driver.cuGraphAddDependencies_v2 = nullptr;
   // Unloading a driver that has started threads and mapped devices is not safe.
   library->leak();
   return driver;

@@ -70,21 +70,10 @@ namespace lathe {
   X(cuLinkComplete)                              \
   X(cuLinkDestroy)
 
-// An edge of a graph and its kind, as the driver reads it; <cuda.h> has it from 12.3 on.
-struct GraphEdge {
-  unsigned char from_port;
-  unsigned char to_port;
-  unsigned char type;
-  unsigned char reserved[5];
-};
-
 struct Driver {
 #define LATHE_DRIVER_MEMBER(name) decltype(&::name) name = nullptr;
   LATHE_DRIVER_FUNCTIONS(LATHE_DRIVER_MEMBER)
 #undef LATHE_DRIVER_MEMBER
-  // Null before CUDA 12.3.
-  CUresult (*cuGraphAddDependencies_v2)(CUgraph, const CUgraphNode* from, const CUgraphNode* to,
-                                        const GraphEdge*, std::size_t count) = nullptr;
 };
 
 // The machine's driver, initialized. Loaded on the first call; the outcome, good or bad, is kept

@@ -2,10 +2,6 @@
 //
 // The graph is built node by node, not captured from a stream: capture would forbid other threads
 // of the process calls that are none of our business, and would fail on a caller's legacy stream.
-//
-// A kernel that waits on its own for what is before it is launched while that still runs. No wait
-// is lost by it: each kernel ends after its predecessors, since it waits for them, or the edges to
-// it are full ones.
 #include "runtime/device_memory.h"
 #include "runtime/executor.h"
 
@@ -51,26 +47,6 @@ class GraphExecutor final : public Executor {
   const std::unique_ptr<Executor> launches_;
 };
 
-// Of kernel nodes: CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC.
-constexpr GraphEdge kProgrammatic = {1, 0, 1, {}};
-
-Result<void> add_edges(const Driver& driver, CUgraph graph, const std::vector<CUgraphNode>& nodes,
-                       const std::vector<PreparedStep>& steps,
-                       const std::vector<std::vector<int>>& dependencies) {
-  std::vector<CUgraphNode> from, to;
-  std::vector<GraphEdge> edges;
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    for (int index : dependencies[i]) {
-      from.push_back(nodes[std::size_t(index)]);
-      to.push_back(nodes[i]);
-      edges.push_back(steps[i].kernel->info.programmatic ? kProgrammatic : GraphEdge{});
-    }
-  }
-  LATHE_DRIVER_CALL(driver, cuGraphAddDependencies_v2, graph, from.data(), to.data(), edges.data(),
-                    edges.size());
-  return {};
-}
-
 }  // namespace
 
 std::vector<int> unawaited(const std::vector<std::vector<int>>& dependencies) {
@@ -92,12 +68,11 @@ Result<std::unique_ptr<Executor>> graph_executor(const Context& context,
   LATHE_DRIVER_CALL(driver, cuGraphCreate, &raw_graph, 0);
   const DriverHandle<GraphTraits> graph(context, raw_graph);
 
-  const bool kinds_of_edges = driver.cuGraphAddDependencies_v2 != nullptr;
   std::vector<CUgraphNode> nodes;
   for (const PreparedStep& step : steps) {
     std::vector<CUgraphNode> before;
-    if (!kinds_of_edges)
-      for (int index : dependencies[nodes.size()]) before.push_back(nodes[std::size_t(index)]);
+    for (int index : dependencies[nodes.size()])
+      before.push_back(nodes[static_cast<std::size_t>(index)]);
     const Geometry& geometry = step.kernel->info.geometry;
     CUDA_KERNEL_NODE_PARAMS node = {};
     node.func = step.kernel->function;
@@ -114,7 +89,6 @@ Result<std::unique_ptr<Executor>> graph_executor(const Context& context,
                       before.size(), &node);
     nodes.push_back(added);
   }
-  if (kinds_of_edges) LATHE_TRY(add_edges(driver, graph.get(), nodes, steps, dependencies));
   CUgraphExec executable = nullptr;
   LATHE_DRIVER_CALL(driver, cuGraphInstantiateWithFlags, &executable, graph.get(), 0);
   DriverHandle<GraphExecTraits> owned(context, executable);

@@ -209,7 +209,6 @@ Result<Kernel> ModuleMap::make_by(Route route, const KernelKey& key) {
   info.key = key;
   info.route = route;
   info.compiler = compiler;
-  info.programmatic = waits_for_predecessors(route, target);
 
   const std::string kernel_key =
       record_key(key.text(), target, route, compiler, toolchain_.fingerprint(), assembler);

@@ -41,9 +41,9 @@ Geometry geometry(const KernelKey& key) {
 std::vector<Param> params(const KernelKey& key) {
   const Matrix matrix = {key.format, key.n, key.k}, numbers = {key.format_b, key.n, key.k};
   return {in_tiles(key) ? tiles_param("tiles", matrix, Access::read)
-                        : computed_blocks("blocks", matrix, Access::read),
+                        : blocks_param("blocks", matrix, Access::read),
           key.format_b == Format::f32 ? vector_out("y", std::int64_t{key.n} * key.k)
-                                      : computed_blocks("y", numbers, Access::write)};
+                                      : blocks_param("y", numbers, Access::write)};
 }
 
 OpCall call(const KernelKey& key) {

@@ -27,7 +27,7 @@ std::vector<Param> params(const KernelKey& key) {
   std::vector<Param> out = {blocks_in("weights", key)};
   out.push_back(key.format_b == Format::f32
                     ? vector_in("x", key.k)
-                    : computed_blocks("x", {key.format_b, 1, key.k}, Access::read));
+                    : blocks_param("x", {key.format_b, 1, key.k}, Access::read));
   if (key.scaled) out.push_back(vector_in("scales", key.n));
   if (key.bias) out.push_back(vector_in("bias", key.n));
   if (key.residual) out.push_back(vector_in("residual", key.n, true));

@@ -132,7 +132,7 @@ std::vector<Param> params(const KernelKey& key) {
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/matmul.h", "matmul", {}, is_few(key)};
+  OpCall call{"ops/matmul.h", "matmul", {}};
   if (is_few(key)) call.function += fmt::format("_of_{}", block_tokens(key));
   if (key.splits > 1) call.function += "_split";
   if (key.grouped) call.function += "_grouped";

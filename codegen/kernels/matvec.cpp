@@ -66,7 +66,7 @@ std::vector<Param> params(const KernelKey& key) {
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/matvec.h", "matvec_kernel", {}, true};
+  OpCall call{"ops/matvec.h", "matvec_kernel", {}};
   const bool second = key.n_b > 0, third = key.n_c > 0;
   call.arguments = parameters_of({true, second, third,  // weights
                                   true, key.norm, key.joined, key.joined, key.joined, key.bias,

@@ -28,7 +28,7 @@ Geometry geometry(const KernelKey& key) {
 
 std::vector<Param> params(const KernelKey& key) {
   return {vector_in("x", std::int64_t{key.n} * key.k),
-          computed_blocks("blocks", {key.format, key.n, key.k}, Access::write)};
+          blocks_param("blocks", {key.format, key.n, key.k}, Access::write)};
 }
 
 OpCall call(const KernelKey& key) {

@@ -92,10 +92,8 @@ inline Param blocks_in(const char* name, const KernelKey& key) {
   return {name,  Access::read, Element::blocks, matrix.block_bytes(), 16, false,
           false, false,        matrix};
 }
-// Blocks of kernels, not of a model file.
-inline Param computed_blocks(const char* name, const Matrix& matrix, Access access) {
-  return {name,   access, Element::blocks, matrix.block_bytes(), 16, false, false, false,
-          matrix, true};
+inline Param blocks_param(const char* name, const Matrix& matrix, Access access) {
+  return {name, access, Element::blocks, matrix.block_bytes(), 16, false, false, false, matrix};
 }
 // A matrix in tiles. The key has passed has_tiles().
 Param tiles_param(const char* name, const Matrix& matrix, Access access);

@@ -19,9 +19,6 @@
 
 namespace lathe::backend {
 
-// Chips from here on let a kernel begin before the one it depends on has ended.
-constexpr int kFirstComputeThatWaits = 90;
-
 struct Refusal : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

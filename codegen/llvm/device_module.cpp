@@ -40,12 +40,6 @@ void free_pure_assembly(llvm::CallInst& call) {
   if (assembly && !assembly->hasSideEffects()) call.setNotConvergent();
 }
 
-// Assembly that is there only to overlap neighbouring kernels, which chips before sm_90 lack.
-bool orders_launches(const llvm::CallInst& call) {
-  const auto* assembly = llvm::dyn_cast<llvm::InlineAsm>(call.getCalledOperand());
-  return assembly && llvm::StringRef(assembly->getAsmString()).starts_with("griddepcontrol");
-}
-
 // Reads the bodies of `function` and of all that it calls; returns these functions.
 std::set<llvm::Function*> materialize(llvm::Function& function) {
   std::set<llvm::Function*> reached = {&function};
@@ -64,13 +58,6 @@ std::set<llvm::Function*> materialize(llvm::Function& function) {
     }
   }
   return reached;
-}
-
-void drop_launch_order(llvm::Function& function) {
-  for (llvm::Instruction& instruction : llvm::make_early_inc_range(llvm::instructions(function))) {
-    const auto* call = llvm::dyn_cast<llvm::CallInst>(&instruction);
-    if (call && orders_launches(*call)) instruction.eraseFromParent();
-  }
 }
 
 // Drops the functions whose bodies were never read. A use left by a dead constant would keep one.
@@ -107,8 +94,6 @@ llvm::Function& load_device_function(Compilation& compilation) {
     throw Refusal(std::string("the device code has no function '") + name + "'");
   const std::set<llvm::Function*> reached = materialize(*function);
   drop_others(*compilation.module, reached);
-  if (compilation.request.compute < kFirstComputeThatWaits)
-    for (llvm::Function* each : reached) drop_launch_order(*each);
   for (llvm::Function& part : *compilation.module) make_inlined_part(part);
   return *function;
 }

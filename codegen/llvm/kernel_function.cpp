@@ -4,7 +4,6 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DerivedTypes.h>
 #include <llvm/IR/IRBuilder.h>
-#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/Metadata.h>
 
 #include <span>
@@ -104,11 +103,6 @@ void make_kernel(Compilation& compilation, llvm::Function& function) {
     values.push_back(value);
   }
   llvm::IRBuilder<> builder(llvm::BasicBlock::Create(context, "", kernel));
-  if (request.waits_first && request.compute >= kFirstComputeThatWaits) {
-    for (const char* text : {"griddepcontrol.launch_dependents;", "griddepcontrol.wait;"})
-      builder.CreateCall(
-          llvm::InlineAsm::get(llvm::FunctionType::get(nothing, false), text, "~{memory}", true));
-  }
   builder.CreateCall(&function, values);
   builder.CreateRetVoid();
 }

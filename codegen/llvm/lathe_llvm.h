@@ -22,7 +22,7 @@ struct LatheLlvmArgument {
 
 enum LatheLlvmParameterFlags {
   LATHE_LLVM_READONLY = 1,  // the kernel never writes through it
-  LATHE_LLVM_NOALIAS = 2,   // nothing written overlaps it, by this kernel or those before it
+  LATHE_LLVM_NOALIAS = 2,   // nothing written overlaps it
 };
 
 struct LatheLlvmParameter {
@@ -39,7 +39,6 @@ struct LatheLlvmRequest {
   int parameter_count;
   const struct LatheLlvmArgument* arguments;
   int argument_count;
-  int waits_first;  // 1: the kernel waits for those before it, then calls the op
   int threads;      // exactly, per block
   int compute;      // 90
   int accelerated;  // 1: sm_90a

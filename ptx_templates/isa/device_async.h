@@ -119,20 +119,13 @@ LATHE_DEVICE void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
 
-// Programmatic dependent launch: the kernels after this one may start once all its blocks have said
-// so; and the wait for the kernels before, until all that they wrote is there. Where nothing was
-// launched that way both do nothing, and for chips before sm_90 there is nothing of them: the LLVM
-// route drops this assembly itself.
-#if defined(__CUDACC_RTC__) && __CUDA_ARCH__ < 900
-LATHE_DEVICE void allow_dependents() {}
-LATHE_DEVICE void wait_for_predecessor() {}
-#else
+// Programmatic dependent launch: the next kernel of the stream may start now; and the wait for all
+// memory of the kernel before. Without that launch attribute both do nothing.
 LATHE_DEVICE void allow_dependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 LATHE_DEVICE void wait_for_predecessor() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
-#endif
 
 }  // namespace lathe::dev

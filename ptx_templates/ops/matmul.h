@@ -96,7 +96,6 @@ LATHE_DEVICE void matmul_many(const MatmulMatrices& m, const MatmulCall& call,
 template <int kTokens, int kParts>
 LATHE_DEVICE void matmul_few(const MatmulMatrices& m, const MatmulCall& call, MatmulMeeting meeting,
                              const FewShared& shape) {
-  allow_dependents();
   constexpr int kTiles = kMatmulRowTiles / kParts;
   const int groups = ceil_div(call.columns, kParts);
   meeting.groups = all_row_blocks(m, call.gated, kTiles) * groups;

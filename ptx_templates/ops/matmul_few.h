@@ -66,39 +66,35 @@ LATHE_DEVICE FewSource few_source(const FewBlock& b) {
           tiles + lane_index() * 16 + b.first * Way::parts * bytes};
 }
 
-// Start the copies of a stage's operands, and of its tiles, if there is one, into `slot`: after
-// those of the stage before.
+// Starts the copies of a stage, if there is one, into `slot`: after that of the stage before.
 template <class Way>
-LATHE_DEVICE void start_operands(const FewBlock& b, int group, int slot, FewSource& source) {
-  if (group >= b.last) return;
-  const int unit = thread_index() % (8 * Way::tokens), pair = thread_index() / (8 * Way::tokens);
-  const int row = unit / 8, pairs = Way::parts * b.call.subs / 2;
-  const int left = b.call.columns * (b.call.subs / 2) - group * pairs;
-  const bool whole = b.call.columns % Way::parts == 0 && pairs % Way::pairs_at_once == 0;
-  u8* x = shared_memory() + slot * b.shape.stage_bytes + (pair * Way::tokens + row) * 128 +
-          (unit % 8 ^ (row & 7)) * 16;
-  LATHE_UNROLL(4)
-  for (int i = 0; i < ceil_div(pairs, int{Way::pairs_at_once}); ++i) {
-    if (whole || i * Way::pairs_at_once + pair < min_int(pairs, left))
-      copy_async(x + i * 128 * Way::tokens * Way::pairs_at_once,
-                 source.x + i * 128 * Way::pairs_at_once);
-  }
-  source.x += pairs * 128;
-}
-template <class Way>
-LATHE_DEVICE void start_tiles(const FewBlock& b, int group, int slot, FewSource& source) {
-  if (group >= b.last) return;
-  const int bytes = matmul_tile_bytes<Way>(b);
-  if (few_has_column<Way>(b.call, group)) {
-    u8* tile = shared_memory() + slot * b.shape.stage_bytes + b.shape.tiles +
-               warp_index() * b.shape.tile_bytes + lane_index() * 16;
-    LATHE_UNROLL(9)
-    for (int i = 0; i < ceil_div(bytes, 16 * kWarp); ++i) {
-      if ((i + 1) * 16 * kWarp <= bytes || i * 16 * kWarp + lane_index() * 16 < bytes)
-        copy_async(tile + i * 16 * kWarp, source.tile + i * 16 * kWarp);
+LATHE_DEVICE void start_group(const FewBlock& b, int group, int slot, FewSource& source) {
+  if (group < b.last) {
+    u8* to = shared_memory() + slot * b.shape.stage_bytes;
+    const int unit = thread_index() % (8 * Way::tokens), pair = thread_index() / (8 * Way::tokens);
+    const int row = unit / 8, pairs = Way::parts * b.call.subs / 2;
+    const int left = b.call.columns * (b.call.subs / 2) - group * pairs;
+    const bool whole = b.call.columns % Way::parts == 0 && pairs % Way::pairs_at_once == 0;
+    u8* x = to + (pair * Way::tokens + row) * 128 + (unit % 8 ^ (row & 7)) * 16;
+    LATHE_UNROLL(4)
+    for (int i = 0; i < ceil_div(pairs, int{Way::pairs_at_once}); ++i) {
+      if (whole || i * Way::pairs_at_once + pair < min_int(pairs, left))
+        copy_async(x + i * 128 * Way::tokens * Way::pairs_at_once,
+                   source.x + i * 128 * Way::pairs_at_once);
     }
+    source.x += pairs * 128;
+    const int bytes = matmul_tile_bytes<Way>(b);
+    if (few_has_column<Way>(b.call, group)) {
+      u8* tile = to + b.shape.tiles + warp_index() * b.shape.tile_bytes + lane_index() * 16;
+      LATHE_UNROLL(9)
+      for (int i = 0; i < ceil_div(bytes, 16 * kWarp); ++i) {
+        if ((i + 1) * 16 * kWarp <= bytes || i * 16 * kWarp + lane_index() * 16 < bytes)
+          copy_async(tile + i * 16 * kWarp, source.tile + i * 16 * kWarp);
+      }
+    }
+    source.tile += Way::parts * bytes;
   }
-  source.tile += Way::parts * bytes;
+  copy_async_group();
 }
 
 // Waits until all copies have landed but those of the last stages, one fewer than there are slots.
@@ -161,8 +157,7 @@ LATHE_DEVICE void join_parts(MatmulSums<Way>& sum) {
   }
 }
 
-// The sums of the block's groups. Shared memory is free to be written. The first tiles are on their
-// way before the operands are waited for, which the kernel before makes.
+// The sums of the block's groups. Shared memory is free to be written.
 template <class Way>
 LATHE_DEVICE void multiply_few(const FewBlock& b, MatmulSums<Way>& sum) {
   using Tile = typename Way::Tile;
@@ -170,22 +165,13 @@ LATHE_DEVICE void multiply_few(const FewBlock& b, MatmulSums<Way>& sum) {
   FewSource source = few_source<Way>(b);
   clear_sums<Way>(sum);
   LATHE_UNROLL(4)
-  for (int i = 0; i < stages - 1; ++i) start_tiles<Way>(b, b.first + i, i, source);
-  wait_for_predecessor();
-  LATHE_UNROLL(4)
-  for (int i = 0; i < stages - 1; ++i) {
-    start_operands<Way>(b, b.first + i, i, source);
-    copy_async_group();
-  }
+  for (int i = 0; i < stages - 1; ++i) start_group<Way>(b, b.first + i, i, source);
   int slot = 0;
   LATHE_UNROLL(1)
   for (int group = b.first; group < b.last; ++group) {
     wait_for_group(stages);
     block_barrier();  // the stage is there, and all are done with the one before
-    const int next = group + stages - 1, free = slot == 0 ? stages - 1 : slot - 1;
-    start_operands<Way>(b, next, free, source);
-    start_tiles<Way>(b, next, free, source);
-    copy_async_group();
+    start_group<Way>(b, group + stages - 1, slot == 0 ? stages - 1 : slot - 1, source);
     const u8* stage = shared_memory() + slot * b.shape.stage_bytes;
     if (few_has_column<Way>(b.call, group)) {
       const u8* x = stage + few_part<Way>() * (b.call.subs / 2) * Way::tokens * 128;

@@ -51,7 +51,23 @@ class RecordingSession final : public Session {
     return {};
   }
   Result<double> read_rate() override { return 0.0; }
+  // What no measurement asks for.
+  Result<void> read_logits(int, std::span<float>) override { return nothing(); }
+  Result<std::int32_t> choose(TokenSet) override { return nothing(); }
+  Result<int> generate_constrained(std::int32_t, std::span<std::int32_t>,
+                                   std::span<const std::int32_t>, const Constraint&,
+                                   const std::function<void(std::int32_t)>&,
+                                   const std::function<bool()>&) override {
+    return nothing();
+  }
+  Result<void> reset() override { return nothing(); }
+  Result<void> read_kv(const KvRange&, std::span<float>) override { return nothing(); }
+  Result<void> write_kv(const KvRange&, std::span<const float>) override { return nothing(); }
+  Result<KvCapture> capture_kv(int, int) override { return nothing(); }
+  Result<KvSnapshot> snapshot(int) override { return nothing(); }
+  Result<void> restore(const KvSnapshot&) override { return nothing(); }
 
+  static Error nothing() { return {Code::unsupported, "This session only takes notes.", {}}; }
   void note(std::string what) { calls_.push_back(std::move(what)); }
 
   Plan plan_;

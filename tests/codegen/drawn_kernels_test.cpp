@@ -27,7 +27,6 @@ std::string faults(const KernelKey& key, const Target& target, Route route) {
     const Result<Ptx> again = emit(key, target, route, testing::compilers());
     if (!again || again->text != ptx->text) return "its text is another one the second time";
   }
-  if (std::string early = testing::order_faults(*ptx, key); !early.empty()) return early;
   if (!testing::ptxas().found()) return {};
   const testing::PtxasOutput out = testing::ptxas().assemble(*ptx, "drawn");
   return out.status == 0 ? "" : "ptxas failed: " + out.text;

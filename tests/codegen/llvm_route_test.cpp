@@ -21,7 +21,6 @@
 #include "lathe/codegen/emit.h"
 #include "tests/codegen/kernel_cases.h"
 #include "tests/codegen/ptx_lint.h"
-#include "tests/codegen/ptx_text.h"
 
 namespace lathe {
 namespace {
@@ -88,7 +87,6 @@ TEST_P(EveryKernel, IsOneEntryOverPointersForEveryTarget) {
       ASSERT_TRUE(ptx) << ptx.error().text();
       EXPECT_EQ(unwanted(ptx->text, key), "");
       EXPECT_EQ(testing::ptx_faults(*ptx, key), "");
-      EXPECT_EQ(testing::order_faults(*ptx, key), "");
       EXPECT_EQ(entries(ptx->text), std::vector{key.symbol()});
       EXPECT_EQ(count(ptx->text, ".visible"), 1u);
       EXPECT_EQ(count(ptx->text, "\t.param .u64"), row(key.type).params(key).size());
@@ -183,7 +181,6 @@ class Interface : public ::testing::Test {
       .parameter_count = 3,
       .arguments = arguments_.data(),
       .argument_count = 5,
-      .waits_first = 1,
       .threads = 128,
       .compute = 90,
       .accelerated = 1,

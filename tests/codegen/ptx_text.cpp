@@ -2,7 +2,6 @@
 #include "tests/codegen/ptx_text.h"
 
 #include <algorithm>
-#include <map>
 #include <sstream>
 
 #include "tests/codegen/ptx_lint.h"
@@ -39,39 +38,6 @@ bool accesses_memory(std::string_view opcode) {
   return false;
 }
 
-// Accesses to global memory on some way from the beginning that does not come by the wait.
-int accesses_before_wait(const std::string& text) {
-  std::vector<std::string> code;
-  std::vector<bool> predicated;
-  std::map<std::string, std::size_t> labels;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t first = line.find_first_not_of(" \t{");
-    predicated.push_back(first != std::string::npos && line[first] == '@');
-    code.push_back(instruction(line));
-    if (code.back().ends_with(':')) labels[code.back()] = code.size() - 1;
-  }
-  int accesses = 0;
-  std::vector<bool> seen(code.size());
-  std::vector<std::size_t> from = {0};
-  while (!from.empty()) {
-    std::size_t at = from.back();
-    from.pop_back();
-    for (; at < code.size() && !seen[at]; ++at) {
-      seen[at] = true;
-      if (code[at].starts_with("griddepcontrol.wait")) break;
-      const std::string opcode = code[at].substr(0, code[at].find_first_of(" \t"));
-      accesses += accesses_memory(opcode) && opcode.find(".global") != std::string::npos;
-      if (!opcode.starts_with("bra")) continue;
-      const std::string target = code[at].substr(code[at].find_last_of(" \t") + 1);
-      const auto found = labels.find(target.substr(0, target.find(';')) + ":");
-      if (found != labels.end()) from.push_back(found->second);
-      if (!predicated[at]) break;
-    }
-  }
-  return accesses;
-}
-
 }  // namespace
 
 std::vector<Target> tested_targets() {
@@ -98,22 +64,8 @@ std::vector<std::string> entry_parameters(std::string_view ptx) {
   return out;
 }
 
-std::string order_faults(const Ptx& ptx, const KernelKey& key) {
-  const bool waits = waits_for_predecessors(ptx.route, ptx.target);
-  if (!waits) {
-    const bool any = ptx.text.find("griddepcontrol") != std::string::npos;
-    return any ? "griddepcontrol, which the target lacks\n" : "";
-  }
-  if (ptx.text.find("griddepcontrol.wait") == std::string::npos)
-    return "it does not wait for those before it\n";
-  const bool counts = row(key.type).call(key).waits && key.tokens > 0;
-  return accesses_before_wait(ptx.text) > (counts ? 1 : 0)
-             ? "it touches memory before it waits for those before it\n"
-             : "";
-}
-
 std::string broken_rules(const Ptx& ptx, const KernelKey& key) {
-  std::string out = ptx_faults(ptx, key) + order_faults(ptx, key);
+  std::string out = ptx_faults(ptx, key);
   const auto need = [&](bool good, const std::string& rule) {
     if (!good) out += rule + "\n";
   };

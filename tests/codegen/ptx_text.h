@@ -14,13 +14,9 @@ std::vector<Target> tested_targets();
 // Those among them that have this key's instructions.
 std::vector<Target> tested_targets(const KernelKey& key);
 
-// What a kernel that may be launched early does before it waits for those before it: it may read
-// weights only, and how many tokens there are, which the host writes. Empty when nothing is wrong.
-std::string order_faults(const Ptx& ptx, const KernelKey& key);
-
 // Every rule that the text breaks, one line each: the version, target and entry point it must
 // have, pointer parameters only, no local memory, no calls, no generic loads or stores; and the
-// faults of ptx_lint.h and order_faults().
+// faults of ptx_lint.h.
 std::string broken_rules(const Ptx& ptx, const KernelKey& key);
 
 // The operands of `.param` declarations of the entry point: ".u64 .ptr ...", one a parameter.

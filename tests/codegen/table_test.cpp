@@ -127,19 +127,6 @@ TEST(KernelTable, RowsAreComplete) {
   EXPECT_FALSE(kernel_type_by_name("gemm"));
 }
 
-// A kernel may begin before the one that makes these has ended: no load of them may come early.
-TEST(KernelTable, OnlyWeightsAreConstant) {
-  for (const Family& family : testing::families())
-    for (const KernelCase& c : testing::kernel_cases(family))
-      for (const Param& param : row(c.key.type).params(c.key)) {
-        const std::string_view name = param.name;
-        const bool weights = name.starts_with("weights") || name == "table" || name == "tiles" ||
-                             (name == "blocks" && c.key.type == KernelType::retile);
-        EXPECT_EQ(param.constant(), weights && param.access == Access::read)
-            << c.text() << " " << name;
-      }
-}
-
 TEST(KernelTable, EveryTypeHasAFamily) {
   std::set<KernelType> types;
   for (const Family& family : testing::families()) types.insert(family.type);

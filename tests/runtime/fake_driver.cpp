@@ -13,7 +13,6 @@ FakeDriver::FakeDriver(FakeOptions options) {
   g_state->options = options;
   fill_device_calls(table_);
   fill_work_calls(table_);
-  if (!options.kinds_of_edges) table_.cuGraphAddDependencies_v2 = nullptr;
 }
 
 FakeDriver::~FakeDriver() {
@@ -70,11 +69,6 @@ bool FakeDriver::is_lost(CUcontext context) const {
   std::lock_guard lock(g_state->mutex);
   const auto* of = context ? reinterpret_cast<FakeContext*>(context) : &g_state->primary;
   return of->lost != CUDA_SUCCESS;
-}
-
-std::size_t FakeDriver::programmatic_edges() const {
-  std::lock_guard lock(g_state->mutex);
-  return g_state->programmatic_edges;
 }
 
 void FakeDriver::set_pace(Pace pace, std::chrono::milliseconds of_each_thing) {

@@ -28,10 +28,9 @@ struct FakeOptions {
   int compute = 90;
   int driver_version = 13000;
   bool stream_memory_operations = true;
-  bool kinds_of_edges = true;      // that a graph's edges can be programmatic
   int shared_memory = 227 * 1024;  // that a block may ask for
   int multiprocessors = 4;
-  int cache_bytes = 64 * 1024;        // of the L2 cache
+  int cache_bytes = 64 * 1024;  // of the L2 cache
   int blocks_per_multiprocessor = 1;  // that may run at once
   // In place of a kernel's oracle; and what a persistent kernel does, by its Program's text(): else
   // nothing.
@@ -86,7 +85,6 @@ class FakeDriver {
   int calls(const std::string& name) const;
   std::string failed_call() const;  // the call that fail_call() made fail
   std::optional<CooperativeLaunch> cooperative_launch() const;
-  std::size_t programmatic_edges() const;  // of all graphs that were made
 
   // Handles that were made and not destroyed: "1 device buffer, 2 streams"; empty when none.
   std::string leaks() const;

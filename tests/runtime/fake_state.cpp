@@ -132,15 +132,6 @@ void drain(FakeStream& stream) {
   }
 }
 
-std::size_t FakeGraph::index_of(CUgraphNode node) const {
-  const auto same = [&](const FakeLaunch& launch) {
-    return static_cast<const void*>(&launch) == static_cast<const void*>(node);
-  };
-  const auto found = std::ranges::find_if(nodes, same);
-  if (found == nodes.end()) violation("an edge of what is no node of its graph");
-  return static_cast<std::size_t>(found - nodes.begin());
-}
-
 void finish(FakeStream& stream, const char* call) {
   std::lock_guard lock(g_state->mutex);
   if (g_state->pace != FakeDriver::Pace::hung) return drain(stream);

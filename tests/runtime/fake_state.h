@@ -43,8 +43,6 @@ struct FakeLaunch {
 struct FakeGraph {
   std::deque<FakeLaunch> nodes;
   std::vector<std::vector<std::size_t>> waits_for;  // by node
-
-  std::size_t index_of(CUgraphNode node) const;
 };
 struct FakeStream {
   std::deque<std::function<void()>> queue;
@@ -85,7 +83,6 @@ struct State {
   std::set<FakeGraph*> graphs;
   std::set<FakeGraph*> executables;
   FakeStream default_stream;
-  std::size_t programmatic_edges = 0;
 };
 
 extern State* g_state;

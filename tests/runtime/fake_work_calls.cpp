@@ -222,25 +222,17 @@ CUresult fake_graph_add(CUgraphNode* node, CUgraph graph, const CUgraphNode* dep
   FAKE_ENTER("cuGraphAddKernelNode");
   auto* to = reinterpret_cast<FakeGraph*>(graph);
   std::vector<std::size_t> waits_for;
-  for (std::size_t i = 0; i < count; ++i) waits_for.push_back(to->index_of(dependencies[i]));
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto same = [&](const FakeLaunch& launch) {
+      return static_cast<const void*>(&launch) == static_cast<const void*>(dependencies[i]);
+    };
+    const auto found = std::ranges::find_if(to->nodes, same);
+    if (found == to->nodes.end()) violation("a node waits for what is no node of its graph");
+    waits_for.push_back(static_cast<std::size_t>(found - to->nodes.begin()));
+  }
   to->waits_for.push_back(std::move(waits_for));
   to->nodes.push_back(make_launch(params->func, params->kernelParams));
   *node = reinterpret_cast<CUgraphNode>(&to->nodes.back());
-  return CUDA_SUCCESS;
-}
-CUresult fake_graph_edges(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
-                          const GraphEdge* edges, std::size_t count) {
-  FAKE_ENTER("cuGraphAddDependencies_v2");
-  auto* in = reinterpret_cast<FakeGraph*>(graph);
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t waits = in->index_of(to[i]);
-    in->waits_for[waits].push_back(in->index_of(from[i]));
-    const bool programmatic = edges[i].type == 1;
-    if (programmatic != (edges[i].from_port == 1)) violation("an edge's kind fits not its port");
-    if (programmatic && !in->nodes[waits].library->parsed)
-      violation("a kernel that does not wait on its own is launched early");
-    g_state->programmatic_edges += programmatic;
-  }
   return CUDA_SUCCESS;
 }
 CUresult fake_graph_instantiate(CUgraphExec* executable, CUgraph graph, unsigned long long) {
@@ -329,7 +321,6 @@ void fill_work_calls(Driver& table) {
   table.cuGraphCreate = fake_graph_create;
   table.cuGraphDestroy = fake_graph_destroy;
   table.cuGraphAddKernelNode = fake_graph_add;
-  table.cuGraphAddDependencies_v2 = fake_graph_edges;
   table.cuGraphInstantiateWithFlags = fake_graph_instantiate;
   table.cuGraphExecDestroy = fake_executable_destroy;
   table.cuGraphLaunch = fake_graph_launch;

@@ -113,26 +113,6 @@ TEST_P(SessionTest, AllExecutorsAgree) {
   EXPECT_EQ(fake_.leaks(), "");
 }
 
-TEST_P(SessionTest, KernelsThatWaitOnTheirOwnAreLaunchedEarlyWhereTheDriverCan) {
-  ASSERT_TRUE(open(ExecutorKind::graph));
-  EXPECT_GT(fake_.programmatic_edges(), 0u);
-}
-
-// The text route's kernels do not wait, nor does anything on chips before sm_90.
-TEST(GraphEdges, AreFullOnesWhereKernelsOrDriversKnowNoOthers) {
-  const auto file = make_model();
-  for (const bool old_chip : {false, true}) {
-    FakeDriver fake({.compute = old_chip ? 80 : 90, .kinds_of_edges = old_chip});
-    const auto cpu = open_or_fail(file, options_for(ExecutorKind::cpu, 32, Fusion::none), {});
-    const auto graph =
-        open_or_fail(file, options_for(ExecutorKind::graph, 32, Fusion::none), fake.platform());
-    ASSERT_TRUE(cpu && graph);
-    EXPECT_EQ(decode(*graph, 3, 8).logits, decode(*cpu, 3, 8).logits);
-    EXPECT_EQ(fake.programmatic_edges(), 0u);
-    EXPECT_EQ(fake.violations(), std::vector<std::string>{});
-  }
-}
-
 TEST_P(SessionTest, StepsThatNobodyWaitsForKeepTheirTokens) {
   const std::vector<std::int32_t> prompt = {3, 77, 5, 120, 9, 14, 2, 2, 40, 41, 42, 43};
   std::vector<std::vector<float>> results;

@@ -61,10 +61,6 @@ Result<Ptx> emit(const KernelKey& key, const Target& target, Route route,
 Result<Ptx> emit_first(const KernelKey& key, const Target& target, std::span<const Route> order,
                        const Compilers& compilers);
 
-// Whether the kernels of this route wait for those before them on their own (griddepcontrol), so
-// that they may be launched before those have ended: programmatic dependent launch.
-bool waits_for_predecessors(Route route, const Target& target);
-
 // Identifies the generator: changes whenever its own sources, a device source or a template does.
 // With key, target, route and compiler version it determines the PTX.
 std::string codegen_fingerprint();

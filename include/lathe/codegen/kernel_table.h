@@ -59,14 +59,7 @@ struct Param {
   // What it holds after the launch means nothing to anyone.
   bool scratch = false;
   Matrix matrix = {};
-  // Blocks that the kernel before this one may have made, such as activations.
-  bool computed = false;
 
-  // Weights: nothing that runs beside the kernel, or just before it, writes them.
-  bool constant() const {
-    return access == Access::read && (element == Element::blocks || element == Element::tiles) &&
-           !computed;
-  }
   // Bytes of the argument as oracles take it: tiles that a kernel reads are blocks there.
   std::int64_t oracle_bytes() const {
     return element == Element::tiles && access == Access::read ? matrix.block_bytes() : bytes;
@@ -93,9 +86,6 @@ struct OpCall {
   std::string header;    // "ops/gemv.h"
   std::string function;  // "gemv_q4_k"
   std::vector<OpArgument> arguments;
-  // It waits for the kernels before it on its own, after what does not depend on them. Before the
-  // call of any other function a kernel waits at once.
-  bool waits = false;
 
   friend bool operator==(const OpCall&, const OpCall&) = default;
 };

@@ -66,10 +66,9 @@ struct KernelInfo {
   Route route = Route::llvm;
   std::string compiler;
   bool from_cache = false;
-  bool programmatic = false;  // waits on its own for the kernels before it: graphs launch it early
-  int registers = 0;          // per thread
-  int local_bytes = 0;        // per thread: spills
-  int shared_bytes = 0;       // static, per block
+  int registers = 0;     // per thread
+  int local_bytes = 0;   // per thread: spills
+  int shared_bytes = 0;  // static, per block
   std::int64_t cubin_bytes = 0;
   // Milliseconds of the compiler, the assembler and the driver; 0 for what was not needed.
   double emit_ms = 0;
