@@ -136,25 +136,18 @@ bool parse_name(std::string_view text, const char* const (&names)[N], Enum& valu
 
 // ".w4", ".halves" ...; empty when the field has its default.
 std::string part_text(const KernelKey& key, const KeyField& field) {
-  static constexpr KernelKey defaults;
   // The number of warps is part of how people speak of a kernel, default or not.
-  const bool always = field.integer == &KernelKey::warps;
-  if (field.integer && (always || key.*field.integer != defaults.*field.integer))
-    return fmt::format(".{}{}", field.tag, key.*field.integer);
-  if (field.real && key.*field.real != defaults.*field.real)
-    return fmt::format(".{}{}", field.tag, real_text(key.*field.real));
-  if (field.flag && key.*field.flag) return fmt::format(".{}", field.tag);
-  if (field.pairing && key.*field.pairing != defaults.*field.pairing)
-    return fmt::format(".{}", kPairings[static_cast<int>(key.*field.pairing)]);
-  if (field.activation && key.*field.activation != defaults.*field.activation)
+  if (is_default(key, field) && field.integer != &KernelKey::warps) return {};
+  if (field.integer) return fmt::format(".{}{}", field.tag, key.*field.integer);
+  if (field.real) return fmt::format(".{}{}", field.tag, real_text(key.*field.real));
+  if (field.flag) return fmt::format(".{}", field.tag);
+  if (field.pairing) return fmt::format(".{}", kPairings[static_cast<int>(key.*field.pairing)]);
+  if (field.activation)
     return fmt::format(".{}", kActivations[static_cast<int>(key.*field.activation)]);
-  if (field.operation && key.*field.operation != defaults.*field.operation)
+  if (field.operation)
     return fmt::format(".{}", kOperations[static_cast<int>(key.*field.operation)]);
-  if (field.format && key.*field.format != defaults.*field.format)
-    return fmt::format(".{}{}", field.tag, row(key.*field.format).name);
-  if (field.layout && key.*field.layout != defaults.*field.layout)
-    return fmt::format(".{}", kLayouts[static_cast<int>(key.*field.layout)]);
-  return {};
+  if (field.format) return fmt::format(".{}{}", field.tag, row(key.*field.format).name);
+  return fmt::format(".{}", kLayouts[static_cast<int>(key.*field.layout)]);
 }
 
 // Reads one part of a key's text into the first field it fits. Tags overlap as prefixes ("r" and
@@ -182,6 +175,14 @@ bool parse_part(KernelKey& key, std::string_view part) {
 
 std::span<const KeyField> key_fields() {
   return kFields;
+}
+
+bool is_default(const KernelKey& key, const KeyField& field) {
+  static constexpr KernelKey defaults;
+  const auto same = [&](auto member) { return !member || key.*member == defaults.*member; };
+  return same(field.integer) && same(field.real) && same(field.flag) && same(field.pairing) &&
+         same(field.activation) && same(field.operation) && same(field.layout) &&
+         same(field.format);
 }
 
 std::string KernelKey::text() const {

@@ -19,15 +19,29 @@ const std::array kTable = {
 
 constexpr const char* kRoutes[] = {"nvrtc", "llvm", "text"};
 
-// Also of fields that the family does not use: a key with NaN is not even equal to itself.
-Result<void> check_reals(const KernelKey& key) {
-  for (const KeyField& field : key_fields())
+// Two keys for one kernel would be two kernels; a key with NaN is not even equal to itself.
+Result<void> check_fields(const KernelKey& key) {
+  const KernelRow& kernel = row(key.type);
+  for (const KeyField& field : key_fields()) {
     if (field.real && !std::isfinite(key.*field.real))
       return invalid("{} is {}; it must be a finite number", field.name, key.*field.real);
+    if (!is_default(key, field) && !kernel.uses(field.name))
+      return invalid("{} has no {}; its fields are: {}", kernel.name, field.name, kernel.fields);
+  }
   return {};
 }
 
 }  // namespace
+
+bool KernelRow::uses(std::string_view field) const {
+  const std::string_view all = fields;
+  for (std::size_t at = all.find(field); at != std::string_view::npos;
+       at = all.find(field, at + 1)) {
+    const std::size_t end = at + field.size();
+    if ((at == 0 || all[at - 1] == ' ') && (end == all.size() || all[end] == ' ')) return true;
+  }
+  return false;
+}
 
 std::span<const KernelRow> kernel_table() {
   return kTable;
@@ -57,7 +71,7 @@ Result<Route> route_by_name(std::string_view name) {
 }
 
 Result<void> check_key(const KernelKey& key) {
-  Result<void> result = check_reals(key);
+  Result<void> result = check_fields(key);
   if (result) result = row(key.type).check(key);
   if (!result) return std::move(result).error().with("key", key.text());
   return result;

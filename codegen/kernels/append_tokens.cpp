@@ -99,6 +99,7 @@ const KernelRow kAppendTokensRow = {
     KernelType::append_tokens,
     "append_tokens",
     "norm and rotation of a chunk's queries and keys, append to the KV cache",
+    "tokens heads kv_heads head_dim rotary warps epsilon scale qk_norm batched pairing",
     check,
     geometry,
     params,

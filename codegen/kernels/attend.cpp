@@ -112,6 +112,7 @@ const KernelRow kAttendRow = {
     KernelType::attend,
     "attend",
     "norm, rotation, append and attention of one token",
+    "heads kv_heads head_dim rotary window warps splits epsilon scale qk_norm pairing",
     check,
     geometry,
     params,

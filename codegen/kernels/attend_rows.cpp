@@ -91,6 +91,7 @@ const KernelRow kAttendRowsRow = {
     KernelType::attend_rows,
     "attend_rows",
     "attention of a batch's tokens, each over its own sequence, as operands of matmul",
+    "tokens heads kv_heads head_dim window warps blocks splits",
     check,
     geometry,
     params,

@@ -68,6 +68,7 @@ const KernelRow kAttendTokensRow = {
     KernelType::attend_tokens,
     "attend_tokens",
     "causal attention of a chunk's tokens, as operands of matmul",
+    "tokens heads kv_heads head_dim window warps",
     check,
     geometry,
     params,

@@ -79,6 +79,7 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
 const KernelRow kDequantizeRow = {KernelType::dequantize,
                                   "dequantize",
                                   "n rows of k weights as f32 or f16",
+                                  "k n format_b warps layout",
                                   check,
                                   geometry,
                                   params,

@@ -61,7 +61,7 @@ OpCall call(const KernelKey& key) {
 }
 
 Cost cost(const KernelKey& key) {
-  const std::int64_t read = key.n + (has_b(key) ? length_of_b(key) : 0);
+  const std::int64_t read = std::int64_t{key.n} + (has_b(key) ? length_of_b(key) : 0);
   return {read * 4, key.n * 4ll, key.n * (key.operation == Operation::activate ? 20ll : 1ll)};
 }
 
@@ -85,6 +85,7 @@ const KernelRow kElementwiseRow = {
     KernelType::elementwise,
     "elementwise",
     "copy, sum, product or activation of n values, times a factor",
+    "k n operation warps scale bias activation",
     check,
     geometry,
     params,

@@ -78,6 +78,7 @@ const KernelRow kEmbedRow = {
     KernelType::embed,
     "embed",
     "one row of the embedding matrix, by token id",
+    "k n tokens warps scale layout",
     check,
     geometry,
     params,

@@ -11,7 +11,6 @@ Result<void> check(const KernelKey& key) {
   LATHE_TRY(in_range("n", key.n, 1, 1 << 30));
   LATHE_TRY(in_range("warps", key.warps, 1, 16));
   LATHE_TRY(in_range("rows", key.rows, 1, dev::kGemvMaxRows));
-  if (key.layout != Layout::raw) return invalid("layout is tiles; gemv reads blocks");
   if (key.format_b != Format::f32 && key.format_b != Format::f16)
     return invalid("format_b is {}; x must be f32 or f16", row(key.format_b).name);
   return {};
@@ -110,6 +109,7 @@ const char* text_template(const KernelKey& key) {
 const KernelRow kGemvRow = {KernelType::gemv,
                             "gemv",
                             "matrix-vector product with optional bias and residual",
+                            "k n format_b warps rows scaled bias residual",
                             check,
                             geometry,
                             params,

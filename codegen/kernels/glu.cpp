@@ -58,6 +58,7 @@ const KernelRow kGluRow = {
     KernelType::glu,
     "glu",
     "gated linear unit: SwiGLU, GeGLU or ReGLU",
+    "n warps activation",
     check,
     geometry,
     params,

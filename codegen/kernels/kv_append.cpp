@@ -51,6 +51,7 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
 const KernelRow kKvAppendRow = {KernelType::kv_append,
                                 "kv_append",
                                 "stores one position's K and V in the cache",
+                                "kv_heads head_dim warps",
                                 check,
                                 geometry,
                                 params,

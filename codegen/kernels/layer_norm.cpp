@@ -65,6 +65,7 @@ const KernelRow kLayerNormRow = {
     KernelType::layer_norm,
     "layer_norm",
     "normalization of n rows of k values by mean and deviation",
+    "k n warps epsilon bias",
     check,
     geometry,
     params,

@@ -252,6 +252,8 @@ const KernelRow kMatmulRow = {
     "matmul",
     "up to three matrices of tiles times the operands of a chunk's tokens, with bias, residual or "
     "GLU",
+    "k n n_b n_c format_b format_c tokens warps blocks splits grouped bias residual gated "
+    "activation",
     check,
     geometry,
     params,

@@ -280,6 +280,8 @@ const KernelRow kMatvecRow = {
     KernelType::matvec,
     "matvec",
     "up to three matrices of tiles times one vector, with norm, bias, residual or GLU",
+    "k n n_b n_c format_b format_c warps blocks stages epsilon bias residual gated norm joined "
+    "activation",
     check,
     geometry,
     params,

@@ -89,6 +89,7 @@ const KernelRow kNormTokensRow = {
     KernelType::norm_tokens,
     "norm_tokens",
     "the normed rows of a chunk's tokens, as operands of matmul",
+    "k tokens warps epsilon joined",
     check,
     geometry,
     params,

@@ -57,6 +57,7 @@ const KernelRow kQuantizeRow = {
     KernelType::quantize,
     "quantize",
     "n vectors of k values as blocks of signed bytes",
+    "k n warps",
     check,
     geometry,
     params,

@@ -14,7 +14,6 @@ TileShape shape_of(const KernelKey& key) {
 
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(has_tiles(key));
-  if (key.layout != Layout::raw) return invalid("layout is that of the input, which is raw");
   return in_range("warps", key.warps, 1, 32);
 }
 
@@ -55,6 +54,7 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
 const KernelRow kRetileRow = {KernelType::retile,
                               "retile",
                               "weights from the blocks of a model file to tiles",
+                              "k n warps",
                               check,
                               geometry,
                               params,

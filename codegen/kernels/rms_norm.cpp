@@ -70,6 +70,7 @@ const char* text_template(const KernelKey&) {
 const KernelRow kRmsNormRow = {KernelType::rms_norm,
                                "rms_norm",
                                "root mean square normalization of n rows of k values",
+                               "k n warps epsilon residual",
                                check,
                                geometry,
                                params,

@@ -65,6 +65,7 @@ const KernelRow kRopeRow = {
     KernelType::rope,
     "rope",
     "rotary position embedding, in place",
+    "heads head_dim rotary warps pairing",
     check,
     geometry,
     params,

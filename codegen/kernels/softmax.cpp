@@ -57,6 +57,7 @@ const KernelRow kSoftmaxRow = {
     KernelType::softmax,
     "softmax",
     "softmax of n rows of k values",
+    "k n warps scale",
     check,
     geometry,
     params,

@@ -10,9 +10,9 @@ namespace lathe::dump_ptx {
 namespace {
 
 std::string kernels_text() {
-  std::string text = "Kernels:\n";
+  std::string text = "Kernels, and the fields of each:\n";
   for (const KernelRow& kernel : kernel_table())
-    text += fmt::format("  {:<16} {}\n", kernel.name, kernel.summary);
+    text += fmt::format("  {:<16} {}\n{:<19}{}\n", kernel.name, kernel.summary, "", kernel.fields);
   return text;
 }
 

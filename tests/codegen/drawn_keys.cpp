@@ -84,10 +84,26 @@ KernelKey drawn_key(verification::Random& random) {
   static const std::vector<Family> all = families();
   KernelKey key = any(random, kernel_cases(any(random, all))).key;
   const std::span<const KeyField> fields = key_fields();
-  for (int changes = 1 + random.below(4); changes > 0; --changes)
-    change(key, fields[static_cast<std::size_t>(random.below(static_cast<int>(fields.size())))],
-           random);
+  for (int changes = 1 + random.below(4); changes > 0;) {
+    const auto which = static_cast<std::size_t>(random.below(static_cast<int>(fields.size())));
+    // Those of other families are always refused.
+    if (!row(key.type).uses(fields[which].name) && random.below(20) > 0) continue;
+    change(key, fields[which], random);
+    --changes;
+  }
   return key;
+}
+
+void set_another(KernelKey& key, const KeyField& field) {
+  static const KernelKey defaults;
+  if (field.integer) key.*field.integer = defaults.*field.integer + 1;
+  if (field.real) key.*field.real = defaults.*field.real + 0.5f;
+  if (field.flag) key.*field.flag = true;
+  if (field.pairing) key.*field.pairing = Pairing::halves;
+  if (field.activation) key.*field.activation = Activation::gelu_tanh;
+  if (field.operation) key.*field.operation = Operation::add;
+  if (field.layout) key.*field.layout = Layout::tiles;
+  if (field.format) key.*field.format = Format::q4_0;
 }
 
 std::string table_faults(const KernelKey& key) {

@@ -11,6 +11,9 @@ namespace lathe::testing {
 // A kernel that tests run, of any family, with one to four fields changed to values of any size.
 KernelKey drawn_key(verification::Random& random);
 
+// Gives the field another value than it has by default.
+void set_another(KernelKey& key, const KeyField& field);
+
 // Empty, or what is wrong with what the table says of a key: a refusal without a reason, a kernel
 // that no device could launch, parameters of no size, names that do not read back.
 std::string table_faults(const KernelKey& key);

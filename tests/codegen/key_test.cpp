@@ -9,6 +9,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "tests/codegen/drawn_keys.h"
 #include "tests/codegen/kernel_cases.h"
 #include "verification/random.h"
 
@@ -68,14 +69,7 @@ TEST(KernelKey, EachFieldChangesTextSymbolAndHash) {
   const KernelKey plain;
   for (const KeyField& field : key_fields()) {
     KernelKey key;
-    if (field.integer) key.*field.integer += 1;
-    if (field.real) key.*field.real += 0.5f;
-    if (field.flag) key.*field.flag = true;
-    if (field.pairing) key.*field.pairing = Pairing::halves;
-    if (field.activation) key.*field.activation = Activation::gelu_tanh;
-    if (field.operation) key.*field.operation = Operation::add;
-    if (field.layout) key.*field.layout = Layout::tiles;
-    if (field.format) key.*field.format = Format::q4_0;
+    testing::set_another(key, field);
     EXPECT_FALSE(key == plain) << field.name;
     EXPECT_NE(key.text(), plain.text()) << field.name;
     EXPECT_NE(hash_value(key), hash_value(plain)) << field.name;

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <sstream>
 
 #include "codegen/kernels/matvec.h"
 #include "emulation/op_registry.h"
+#include "tests/codegen/drawn_keys.h"
 #include "tests/codegen/kernel_cases.h"
 
 namespace lathe {
@@ -125,6 +127,32 @@ TEST(KernelTable, RowsAreComplete) {
     EXPECT_TRUE(kernel.min_compute == 0 || *kernel.min_compute_reason) << kernel.name;
   }
   EXPECT_FALSE(kernel_type_by_name("gemm"));
+}
+
+// Otherwise one kernel would have many keys, and be built for each.
+TEST(KernelTable, FieldsThatAFamilyDoesNotUseAreRefused) {
+  for (const KernelRow& kernel : kernel_table()) {
+    std::set<std::string> used;
+    std::istringstream names(kernel.fields);
+    for (std::string name; names >> name;) EXPECT_TRUE(used.insert(name).second) << name;
+    const std::set<std::string> listed = used;
+    for (const Family& family : testing::families()) {
+      if (family.type != kernel.type) continue;
+      for (const KernelCase& c : testing::kernel_cases(family))
+        for (const KeyField& field : key_fields()) {
+          if (listed.contains(field.name)) {
+            if (!is_default(c.key, field)) used.erase(field.name);
+            continue;
+          }
+          KernelKey key = c.key;
+          testing::set_another(key, field);
+          const Result<void> valid = check_key(key);
+          ASSERT_FALSE(valid) << key.text();
+          EXPECT_NE(valid.error().message.find(field.name), std::string::npos) << key.text();
+        }
+    }
+    for (const std::string& name : used) ADD_FAILURE() << kernel.name << ": no case sets " << name;
+  }
 }
 
 TEST(KernelTable, EveryTypeHasAFamily) {

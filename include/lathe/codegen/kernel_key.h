@@ -65,7 +65,7 @@ struct KernelKey {
   KernelType type = KernelType::gemv;
   Format format = Format::f32;  // weights; of the KV cache; quantize: of the result
 
-  // Shape. Fields a family does not use stay at their default.
+  // Shape. Fields a family does not use (KernelRow::fields) stay at their default.
   int k = 0;         // values per row (reduction, norm); elementwise: of b, repeated, 0 = n
   int n = 0;         // rows (outputs, vocabulary, elements)
   int heads = 0;     // query heads, or rows of a per-head operation
@@ -134,6 +134,7 @@ struct KeyField {
   Format KernelKey::*format = nullptr;
 };
 std::span<const KeyField> key_fields();
+bool is_default(const KernelKey& key, const KeyField& field);
 
 // Sets one field from text, by its long name: ("warps", "4"), ("bias", "1"), ("pairing", "halves").
 Result<void> set_field(KernelKey& key, std::string_view name, std::string_view value);

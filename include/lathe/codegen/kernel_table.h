@@ -94,6 +94,9 @@ struct KernelRow {
   KernelType type;
   const char* name;     // "gemv"
   const char* summary;  // one line
+  // Long names of the fields that its keys set beside type and format. All others stay at their
+  // default, so that a kernel has one key.
+  const char* fields;
   // Ok, or why no kernel can exist for this key.
   Result<void> (*check)(const KernelKey&);
   Geometry (*geometry)(const KernelKey&);
@@ -112,6 +115,8 @@ struct KernelRow {
   // The first compute capability that has the kernel's instructions, and what they are; 0: any.
   int min_compute = 0;
   const char* min_compute_reason = "";
+
+  bool uses(std::string_view field) const;  // whether `fields` has it
 };
 
 std::span<const KernelRow> kernel_table();
