@@ -20,6 +20,7 @@ struct FilePiece {
                                                   std::span<const std::byte> bytes);
   Make make = nullptr;
   const GgufTensor* tensor = nullptr;
+  std::optional<std::uint32_t> checksum = {};  // the CRC-32C that `bytes` must have
 };
 
 // Zeros where there is neither head nor tensor.

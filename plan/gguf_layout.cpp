@@ -6,15 +6,13 @@
 #include "lathe/codegen/format.h"
 #include "plan/file_layout.h"
 #include "plan/gguf_entries.h"
+#include "plan/gguf_parser.h"
 #include "plan/p64_format.h"
 
 namespace lathe {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x46554747;  // "GGUF"
 constexpr std::uint32_t kVersion = 3;
-constexpr std::int64_t kDefaultAlignment = 32;
-constexpr std::int64_t kMaxAlignment = 1 << 20;
 
 std::int64_t align_up(std::int64_t offset, std::int64_t alignment) {
   return (offset + alignment - 1) / alignment * alignment;
@@ -34,20 +32,20 @@ Result<void> check_type(const GgufFile& file, const GgufTensor& tensor) {
 
 Result<FileLayout> lay_out_gguf(const GgufFile& file) {
   const FileFacts& facts = file.facts();
-  std::int64_t alignment = kDefaultAlignment;
+  std::int64_t alignment = gguf::kDefaultAlignment;
   if (file.value("general.alignment") != nullptr) {
     LATHE_ASSIGN(alignment, file.integer("general.alignment"));
-    if (alignment < 1 || alignment > kMaxAlignment ||
+    if (alignment < 1 || alignment > gguf::kMaxAlignment ||
         !std::has_single_bit(static_cast<std::uint64_t>(alignment))) {
       return Error{Code::corrupt_file,
                    fmt::format("the metadata key 'general.alignment' is {}; it must be a power of "
                                "two up to {}",
-                               alignment, kMaxAlignment),
+                               alignment, gguf::kMaxAlignment),
                    {{"file", file.path()}}};
     }
   }
   FileLayout out;
-  append_number(out.head, kMagic);
+  append_number(out.head, gguf::kMagic);
   append_number(out.head, kVersion);
   append_number(out.head, std::uint64_t{file.tensors().size()});
   append_number(out.head, facts.metadata_count);
@@ -61,7 +59,8 @@ Result<FileLayout> lay_out_gguf(const GgufFile& file) {
     for (const std::int64_t extent : tensor.dims) append_number(out.head, extent);
     append_number(out.head, tensor.ggml_type);
     append_number(out.head, offset);
-    out.tensors.push_back({.offset = offset, .bytes = file.data(tensor)});
+    out.tensors.push_back({.offset = offset, .bytes = file.data(tensor), .tensor = &tensor});
+    if (!facts.checksums.empty()) out.tensors.back().checksum = facts.checksums[i];
     offset = align_up(offset + tensor.bytes, alignment);
   }
   out.head.resize(

@@ -14,9 +14,6 @@
 namespace lathe {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x46554747;  // "GGUF"
-constexpr std::int64_t kDefaultAlignment = 32;
-constexpr std::int64_t kMaxAlignment = 1 << 20;
 constexpr std::uint32_t kMaxDims = 4;
 // The least that one entry can take: a length, one character, a type, one byte of value.
 constexpr std::uint64_t kMinValueBytes = 8 + 1 + 4 + 1;
@@ -48,7 +45,7 @@ class Parser {
  private:
   Result<void> read_header() {
     LATHE_ASSIGN(const auto magic, cursor_.number<std::uint32_t>("the magic number"));
-    if (magic != kMagic) {
+    if (magic != gguf::kMagic) {
       return corrupt(fmt::format(
           "this is not a GGUF file: its magic number at byte 0 is 0x{:08x}, not \"GGUF\"", magic));
     }
@@ -91,14 +88,14 @@ class Parser {
 
   Result<std::int64_t> read_alignment() const {
     const auto found = out_.values.find("general.alignment");
-    if (found == out_.values.end()) return kDefaultAlignment;
+    if (found == out_.values.end()) return gguf::kDefaultAlignment;
     const auto* alignment = std::get_if<std::int64_t>(&found->second);
     if (alignment == nullptr) return corrupt("the metadata key 'general.alignment' is no integer");
-    if (*alignment < 1 || *alignment > kMaxAlignment ||
+    if (*alignment < 1 || *alignment > gguf::kMaxAlignment ||
         !std::has_single_bit(static_cast<std::uint64_t>(*alignment))) {
       return corrupt(fmt::format(
           "the metadata key 'general.alignment' is {}; it must be a power of two up to {}",
-          *alignment, kMaxAlignment));
+          *alignment, gguf::kMaxAlignment));
     }
     return *alignment;
   }

@@ -45,6 +45,11 @@ std::string tensor_type_name(std::uint32_t ggml_type) {
 }
 
 Result<ModelReport> report_model(const GgufFile& file, int context, Format kv) {
+  if (kv != Format::f16 && kv != Format::f32 && kv != Format::q8_0) {
+    return Error{Code::invalid_argument,
+                 fmt::format("a KV cache in {} is not possible; f16, f32 or q8_0", row(kv).name),
+                 {}};
+  }
   ModelReport report;
   const FileFacts& facts = file.facts();
   report.container = facts.container;
@@ -70,6 +75,9 @@ Result<ModelReport> report_model(const GgufFile& file, int context, Format kv) {
     return plan.error();
   } else {
     report.refusal = plan.error().message;
+    // Of the file or of the cache alone.
+    if (kv == Format::q8_0 && build_plan(file, report.spec, {.context = context}))
+      report.refusal = fmt::format("with a KV cache in q8_0: {}", report.refusal);
     report.context = context != 0 ? context : std::min(report.spec.context, kDefaultContext);
   }
   report.kv_bytes = kv_bytes(report.spec, report.context, kv);

@@ -12,38 +12,13 @@
 namespace lathe::p64 {
 namespace {
 
-constexpr std::size_t kQ4KBytes = 144;  // d, dmin, 12 bytes of scales and mins, 128 of nibbles
-constexpr std::size_t kSoaBytes = 160;  // nibbles, 8 scales, 8 mins
-constexpr int kPerByte = 5;             // values of three states
+constexpr int kPerByte = 5;  // values of three states
 
-std::uint16_t half_at(const std::byte* at) {
-  std::uint16_t bits;
-  std::memcpy(&bits, at, sizeof bits);
-  return bits;
-}
-
-// Six-bit scale and min of 32 values of a Q4_K block.
-std::pair<int, int> scale_and_min(const std::byte* packed, int part) {
-  const auto at = [&](int i) { return std::to_integer<int>(packed[i]); };
-  if (part < 4) return {at(part) & 63, at(part + 4) & 63};
-  return {(at(part + 4) & 15) | at(part - 4) >> 6 << 4, at(part + 4) >> 4 | at(part) >> 6 << 4};
-}
-
-// False: a product is beyond f16.
-bool make_block(const std::byte* from, std::byte* to) {
-  std::memcpy(to, from + 16, 128);
-  const float d = f16_to_f32(half_at(from));
-  const float dmin = f16_to_f32(half_at(from + 2));
-  for (int part = 0; part < 8; ++part) {
-    const auto [scale, min] = scale_and_min(from + 4, part);
-    const std::uint16_t products[] = {f32_to_f16(d * static_cast<float>(scale)),
-                                      f32_to_f16(dmin * static_cast<float>(min))};
-    for (int i = 0; i < 2; ++i) {
-      if (!std::isfinite(f16_to_f32(products[i]))) return false;
-      std::memcpy(to + 128 + 16 * i + 2 * part, &products[i], sizeof products[i]);
-    }
-  }
-  return true;
+// False: a product is beyond f16. A block ends in 16 of them.
+bool is_finite(const std::byte* block) {
+  std::uint16_t products[16];
+  std::memcpy(products, block + 128, sizeof products);
+  return std::ranges::all_of(products, [](auto bits) { return std::isfinite(f16_to_f32(bits)); });
 }
 
 // Calls use(values) with each row, unpacked.
@@ -62,9 +37,12 @@ void for_each_row(const GgufTensor& tensor, const FormatRow& format,
 
 Result<std::vector<std::byte>> make_q4_k_soa(const GgufTensor& tensor,
                                              std::span<const std::byte> q4_k) {
-  std::vector<std::byte> out(q4_k.size() / kQ4KBytes * kSoaBytes);
-  for (std::size_t block = 0; block < q4_k.size() / kQ4KBytes; ++block) {
-    if (make_block(q4_k.data() + block * kQ4KBytes, out.data() + block * kSoaBytes)) continue;
+  const auto block_bytes = static_cast<std::size_t>(row(Format::q4_k_soa).bytes);
+  const std::int64_t values = tensor.k() * tensor.rows();
+  std::vector<std::byte> out(static_cast<std::size_t>(row_bytes(Format::q4_k_soa, values)));
+  q4_k_to_soa(q4_k.data(), values, out.data());
+  for (std::size_t block = 0; block < out.size() / block_bytes; ++block) {
+    if (is_finite(out.data() + block * block_bytes)) continue;
     return Error{Code::unsupported,
                  fmt::format("tensor '{}' has a scale in block {} that f16 does not hold",
                              tensor.name, block),

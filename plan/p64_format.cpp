@@ -48,7 +48,7 @@ std::string layer_name(std::uint32_t layer, std::string_view name) {
 constexpr Type kTypes[] = {
     {kTypeQ4KSoa, "q4_k_soa",
      [](std::int64_t k, std::int64_t rows) { return k % 256 == 0 ? k / 256 * 160 * rows : 0; }},
-    {kTypeTernary, "ternary",
+    {kTypeTernary, "ternary_base3",
      [](std::int64_t k, std::int64_t rows) { return 4 + (k * rows + 4) / 5; }},
 };
 

@@ -19,8 +19,11 @@ inline constexpr std::uint32_t kRecordBytes = 64;  // of every record below
 inline constexpr std::uint64_t kMostBytes = 0xffffffff;
 inline constexpr std::uint32_t kLeastPage = 256;
 inline constexpr std::uint32_t kMostPage = 1u << 30;
-inline constexpr std::uint32_t kDefaultPage = 16384;
 inline constexpr std::uint32_t kPackedAlignment = 256;  // within a layer, where layers are packed
+
+inline std::uint64_t align_up(std::uint64_t offset, std::uint64_t alignment) {
+  return (offset + alignment - 1) / alignment * alignment;
+}
 
 enum Flag : std::uint16_t {
   kLittleEndian = 1 << 0,
@@ -142,7 +145,7 @@ std::unordered_map<std::uint64_t, std::string> names_behind_hashes(std::uint32_t
 std::uint32_t architecture_number(std::string_view name);
 std::string architecture_name(const Hparams& hparams);
 
-// Types that only P64 containers have.
+// Types that only P64 containers have. Of the first formats() has a row too.
 inline constexpr std::uint32_t kTypeQ4KSoa = 112;
 inline constexpr std::uint32_t kTypeTernary = 1158;
 struct Type {

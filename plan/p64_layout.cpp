@@ -24,10 +24,6 @@ using namespace p64;
 // Of the tensors of a layer, and of those of none: by role.
 constexpr std::array<std::uint16_t, 14> kOrder = {7, 2, 0, 1, 3, 8, 4, 5, 6, 12, 13, 9, 10, 11};
 
-std::uint64_t align_up(std::uint64_t offset, std::uint64_t alignment) {
-  return (offset + alignment - 1) / alignment * alignment;
-}
-
 template <typename T>
 void append(std::vector<std::byte>& to, const T& record) {
   const auto* from = reinterpret_cast<const std::byte*>(&record);
@@ -90,6 +86,15 @@ class Writer {
     LATHE_TRY(make_entries());
     write_head();
     LATHE_TRY(place_tensors());
+    const bool replaced = std::ranges::any_of(
+        out_.tensors, [](const FilePiece& piece) { return piece.make != nullptr; });
+    if (weights_ != P64Weights::as_stored && !replaced) {
+      return Error{Code::invalid_argument,
+                   weights_ == P64Weights::q4_k_soa
+                       ? "the file has no q4_k matrices in layers that could become q4_k_soa"
+                       : "the file has no FFN matrices that could become ternary_base3",
+                   {{"file", file_.path()}}};
+    }
     return std::move(out_);
   }
 

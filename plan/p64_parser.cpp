@@ -43,6 +43,7 @@ class Parser {
     end_of_blobs_ = sections_.blobs;
     const std::uint32_t count = sections_.header.tensor_count;
     out_.tensors.reserve(count);
+    out_.checksums.reserve(count);
     for (std::uint32_t i = 0; i < count; ++i) LATHE_TRY(read_tensor(i));
     for (std::uint32_t i = 0; i < count; ++i) LATHE_TRY(index_tensor(i));
     out_.source_order.resize(count);
@@ -50,6 +51,7 @@ class Parser {
     std::ranges::stable_sort(out_.source_order, {},
                              [this](std::uint32_t i) { return source_offsets_[i]; });
     out_.facts.source_order = out_.source_order;
+    out_.facts.checksums = out_.checksums;
     LATHE_TRY(read_metadata());
     return std::move(out_);
   }
@@ -60,9 +62,13 @@ class Parser {
     return ByteCursor(bytes_, static_cast<std::size_t>(offset)).take<T>();
   }
 
+  std::uint32_t stored_sum(std::uint32_t index) const {
+    return record<std::uint32_t>(sections_.checksum.begin + 4 * std::uint64_t{index});
+  }
+
   Result<void> check_sum(std::uint32_t index, std::uint64_t begin, std::uint64_t end,
                          std::string_view what) const {
-    const auto stored = record<std::uint32_t>(sections_.checksum.begin + 4 * std::uint64_t{index});
+    const std::uint32_t stored = stored_sum(index);
     const std::uint32_t found = crc32c(bytes_.subspan(begin, end - begin));
     if (found == stored) return {};
     return corrupt(fmt::format("{} is damaged: its CRC-32C is 0x{:08x}, but byte {} has 0x{:08x}",
@@ -117,6 +123,7 @@ class Parser {
                           fmt::format("tensor '{}'", tensor.name)));
     }
     out_.tensors.push_back(std::move(tensor));
+    out_.checksums.push_back(stored_sum(index + 1));
     source_offsets_.push_back(entry.source_offset);
     return {};
   }
@@ -185,6 +192,11 @@ class Parser {
       needed = type->bytes(tensor.k(), tensor.rows());
     } else {
       return {};
+    }
+    if (needed == 0) {
+      return corrupt(
+          fmt::format("tensor '{}' has rows of {} values, no multiple of the block of {}",
+                      tensor.name, tensor.k(), name));
     }
     if (needed == tensor.bytes) return {};
     return corrupt(fmt::format("tensor '{}' has {} bytes, but {} x {} values of {} have {}",

@@ -15,10 +15,6 @@ Error corrupt(std::string message) {
   return Error{Code::corrupt_file, std::move(message), {}};
 }
 
-std::uint64_t align_up(std::uint64_t offset, std::uint64_t alignment) {
-  return (offset + alignment - 1) / alignment * alignment;
-}
-
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}

@@ -149,8 +149,8 @@ class Models(LatheTest):
         self.succeed("convert", self.gguf, self.p64, "--weights", "ternary_ffn")
         found = self.inspect(self.p64)
         counts = {entry["name"]: entry["tensors"] for entry in found["types"]}
-        self.assertEqual(counts["ternary"], 3 * LAYERS)
-        self.fail_to_run(["stored as ternary"], "convert", self.p64, self.folder / "back.gguf")
+        self.assertEqual(counts["ternary_base3"], 3 * LAYERS)
+        self.fail_to_run(["stored as ternary_base3"], "convert", self.p64, self.folder / "back.gguf")
         self.fail_to_run(["no kind of weights"], "convert", self.gguf, self.p64, "--weights", "f17")
 
     def test_damage_is_found_as_far_as_it_is_looked_for(self):

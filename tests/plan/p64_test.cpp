@@ -294,5 +294,23 @@ TEST(ModelReport, CountsWhatIsThere) {
   EXPECT_EQ(report_model(*file, model.context + 1).error().code, Code::invalid_argument);
 }
 
+// The same file decodes with another cache: what is said is said of the cache.
+TEST(ModelReport, TellsAFaultOfTheCachesFormatFromOneOfTheFile) {
+  const Bytes gguf = testing::tiny_model(testing::tiny_llama()).bytes;  // no heads that fuse
+  const auto file = open(gguf);
+  const auto impossible = report_model(*file, 32, Format::q4_k);
+  ASSERT_FALSE(impossible);
+  EXPECT_EQ(impossible.error().code, Code::invalid_argument);
+  EXPECT_NE(impossible.error().message.find("KV cache in q4_k"), std::string::npos);
+  const auto report = report_model(*file, 32, Format::q8_0);
+  ASSERT_TRUE(report) << report.error().text();
+  EXPECT_TRUE(report->refusal.starts_with("with a KV cache in q8_0: ")) << report->refusal;
+  EXPECT_GT(report->kv_bytes, 0);
+  const Bytes fused = testing::tiny_model(testing::fusible(testing::tiny_llama())).bytes;
+  const auto fits = report_model(*open(fused), 32, Format::q8_0);
+  ASSERT_TRUE(fits);
+  EXPECT_EQ(fits->refusal, "");
+}
+
 }  // namespace
 }  // namespace lathe

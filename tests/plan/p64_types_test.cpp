@@ -59,9 +59,7 @@ TEST(P64Types, Q4KSoaHoldsTheValuesOfQ4K) {
   }
   EXPECT_EQ(checked, 2 * 7);
   const auto plan = build_plan(*file, PlanOptions{});
-  if (!plan) {
-    EXPECT_NE(plan.error().message.find("q4_k_soa"), std::string::npos);
-  }
+  ASSERT_TRUE(plan) << plan.error().text();
 }
 
 TEST(P64Types, TernaryHoldsTheNextOfThreeValues) {
@@ -129,19 +127,33 @@ TEST(P64Types, TernaryTensorsAreReportedAndRefusedByName) {
   EXPECT_EQ(file->data(*file->tensor("blk.1.ffn_up.weight")).size(), bytes);
   const auto report = report_model(*file);
   ASSERT_TRUE(report) << report.error().text();
-  const auto type = std::ranges::find(report->types, "ternary", &ModelReport::Type::name);
+  const auto type = std::ranges::find(report->types, "ternary_base3", &ModelReport::Type::name);
   ASSERT_NE(type, report->types.end());
   EXPECT_EQ(type->tensors, 1);
   EXPECT_EQ(type->bytes, bytes);
   const auto plan = build_plan(*file, PlanOptions{});
   ASSERT_FALSE(plan);
   EXPECT_EQ(plan.error().code, Code::unsupported);
-  for (const char* part : {"blk.1.ffn_up.weight", "ternary"})
+  for (const char* part : {"blk.1.ffn_up.weight", "ternary_base3"})
     EXPECT_NE(plan.error().message.find(part), std::string::npos) << plan.error().message;
   EXPECT_EQ(report->refusal, plan.error().message);
   const auto back = lay_out_gguf(*file);
   ASSERT_FALSE(back);
-  EXPECT_NE(back.error().message.find("stored as ternary"), std::string::npos);
+  EXPECT_NE(back.error().message.find("stored as ternary_base3"), std::string::npos);
+}
+
+TEST(P64Types, WeightsThatReplaceNothingAreRefused) {
+  testing::GgufWriter empty;
+  empty.string("general.architecture", "llama");
+  const Bytes nothing = empty.image().bytes;
+  const Bytes gguf = testing::tiny_model(testing::tiny_llama()).bytes;
+  for (const auto& [bytes, weights] :
+       {std::pair(gguf, P64Weights::q4_k_soa), std::pair(nothing, P64Weights::ternary_ffn)}) {
+    const auto refused = lay_out_p64(*open(bytes), 256, weights);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Code::invalid_argument);
+    EXPECT_NE(refused.error().message.find("matrices"), std::string::npos);
+  }
 }
 
 TEST(P64Types, SizesOfItsOwnTypesAreChecked) {

@@ -40,8 +40,8 @@ using GgufValue = std::variant<std::int64_t, std::uint64_t, double, bool, std::s
 enum class Container : std::uint8_t { gguf, p64 };
 const char* container_name(Container container);  // "GGUF", "P64"
 
-// How much of a P64 container is held to its checksums when it is opened; later nothing is. All
-// offsets, sizes and names are checked always. A GGUF file has no checksums.
+// How much of a P64 container is held to its checksums when it is opened; later by convert_model
+// alone. All offsets, sizes and names are checked always. A GGUF file has no checksums.
 enum class Integrity : std::uint8_t {
   metadata,   // all but the tensors' bytes
   full,       // all: reads the whole file
@@ -69,6 +69,8 @@ struct FileFacts {
   std::uint64_t metadata_count = 0;
   // P64: the tensors in the order of the file that the container was made from.
   std::span<const std::uint32_t> source_order;
+  // P64: the CRC-32C that the container has for each tensor, in the order of tensors().
+  std::span<const std::uint32_t> checksums;
 };
 
 class GgufFile {

@@ -12,7 +12,7 @@
 
 namespace lathe {
 
-// "q4_k"; for types of P64 containers that no kernel reads their names there; else "type 99".
+// "q4_k"; of a type without a format its name in P64 containers; else "type 99".
 std::string tensor_type_name(std::uint32_t ggml_type);
 
 struct ModelReport {
@@ -38,7 +38,7 @@ struct ModelReport {
 };
 
 // `context` 0: as a session takes it. What the file holds is never an error but a refusal;
-// invalid_argument: a context below 0 or above the model's.
+// invalid_argument: a context below 0 or above the model's, a KV format no cache has.
 Result<ModelReport> report_model(const GgufFile& file, int context = 0, Format kv = Format::f16);
 
 }  // namespace lathe
