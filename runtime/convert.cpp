@@ -7,12 +7,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "plan/crc32c.h"
 #include "plan/file_layout.h"
+#include "plan/p64_format.h"
 #include "runtime/file_descriptor.h"
 
 namespace lathe {
@@ -36,28 +39,48 @@ class Writer {
  public:
   Writer(FileLayout layout, const std::string& path, const ConvertOptions& options)
       : layout_(std::move(layout)), path_(path), options_(options) {}
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+  ~Writer() {
+    if (!part_.empty()) ::unlink(part_.c_str());
+  }
 
   Result<void> run() {
-    const std::string part = fmt::format("{}.{}.part", path_, ::getpid());
-    file_ = FileDescriptor(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-    if (file_.get() < 0) return io_error(part, "create");
-    Result<void> written = write();
-    if (written && (!file_.close() || ::rename(part.c_str(), path_.c_str()) != 0))
-      written = io_error(path_, "write");
-    if (!written) ::unlink(part.c_str());
-    return written;
+    LATHE_TRY(create_part());
+    LATHE_TRY(write());
+    if (!file_.close() || ::rename(part_.c_str(), path_.c_str()) != 0)
+      return io_error(path_, "write");
+    part_.clear();
+    return {};
   }
 
  private:
+  // A name that none has: other threads write too, and an ended process can have had this one's
+  // number and left its part.
+  Result<void> create_part() {
+    static std::atomic<unsigned> count = 0;
+    while (true) {
+      std::string part = fmt::format("{}.{}.{}.part", path_, ::getpid(), count++);
+      file_ = FileDescriptor(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+      if (file_.get() >= 0) {
+        part_ = std::move(part);
+        return {};
+      }
+      if (errno != EEXIST) return io_error(part, "create");
+    }
+  }
+
   Result<void> write() {
     // A full disk shows here, before hours of writing. Not every file system can.
     if (layout_.bytes > 0 && ::fallocate(file_.get(), 0, 0, layout_.bytes) != 0 &&
-        errno != EOPNOTSUPP && errno != ENOSYS) {
+        errno != EOPNOTSUPP && errno != ENOSYS && errno != EINTR) {
       return io_error(path_, "write");
     }
     if (::ftruncate(file_.get(), layout_.bytes) != 0) return io_error(path_, "write");
     std::vector<std::uint32_t> checksums;
     for (const FilePiece& tensor : layout_.tensors) {
+      LATHE_TRY(check_cancelled());
+      LATHE_TRY(check_bytes(tensor));
       std::vector<std::byte> made;
       if (tensor.make != nullptr) {
         LATHE_ASSIGN(made, tensor.make(*tensor.tensor, tensor.bytes));
@@ -72,10 +95,26 @@ class Writer {
     return {};
   }
 
+  Result<void> check_cancelled() const {
+    if (!options_.cancelled || !options_.cancelled()) return {};
+    return Error{Code::cancelled, fmt::format("'{}' was not written: cancelled", path_), {}};
+  }
+
+  // The file that is written has no checksum that would tell of the damage.
+  static Result<void> check_bytes(const FilePiece& piece) {
+    if (!piece.checksum) return {};
+    const std::uint32_t found = crc32c(piece.bytes);
+    if (found == *piece.checksum) return {};
+    return Error{Code::corrupt_file,
+                 fmt::format("tensor '{}' is damaged: its CRC-32C is 0x{:08x}, but its container "
+                             "has 0x{:08x}",
+                             piece.tensor->name, found, *piece.checksum),
+                 {}};
+  }
+
   Result<void> write_tensor(std::int64_t offset, std::span<const std::byte> bytes) {
     for (std::size_t at = 0; at < bytes.size(); at += kChunk) {
-      if (options_.cancelled && options_.cancelled())
-        return Error{Code::cancelled, fmt::format("'{}' was not written: cancelled", path_), {}};
+      LATHE_TRY(check_cancelled());
       const auto chunk = bytes.subspan(at, std::min(kChunk, bytes.size() - at));
       LATHE_TRY(write_at(offset + static_cast<std::int64_t>(at), chunk));
       if (options_.progress) {
@@ -105,27 +144,37 @@ class Writer {
   const std::string& path_;
   const ConvertOptions& options_;
   FileDescriptor file_;
+  std::string part_;  // what is written into; empty: nothing is there to remove
 };
 
 }  // namespace
 
 Result<void> convert_model(const GgufFile& file, const std::string& path,
                            const ConvertOptions& options) {
-  if (options.page_bytes < 256 || options.page_bytes > 1u << 30 ||
+  if (options.page_bytes < p64::kLeastPage || options.page_bytes > p64::kMostPage ||
       !std::has_single_bit(options.page_bytes)) {
     return Error{Code::invalid_argument,
-                 fmt::format("pages of {} bytes are not possible: a power of two from 256 to 2^30",
-                             options.page_bytes),
+                 fmt::format("pages of {} bytes are not possible: a power of two from {} to {}",
+                             options.page_bytes, p64::kLeastPage, p64::kMostPage),
                  {}};
+  }
+  const bool to_p64 = file.facts().container == Container::gguf;
+  if (!to_p64 && options.weights != P64Weights::as_stored) {
+    return Error{Code::invalid_argument, "weights can be replaced in P64 containers only", {}};
   }
   if (same_file(file.path(), path)) {
     return Error{
         Code::invalid_argument, fmt::format("'{}' is the file that is to be converted", path), {}};
   }
-  LATHE_ASSIGN(FileLayout layout, file.facts().container == Container::gguf
-                                      ? lay_out_p64(file, options.page_bytes, options.weights)
-                                      : lay_out_gguf(file));
-  return Writer(std::move(layout), path, options).run();
+  // A file's head and a tensor of another kind are made in memory.
+  try {
+    LATHE_ASSIGN(FileLayout layout, to_p64 ? lay_out_p64(file, options.page_bytes, options.weights)
+                                           : lay_out_gguf(file));
+    return Writer(std::move(layout), path, options).run();
+  } catch (const std::bad_alloc&) {
+    return Error{
+        Code::out_of_memory, fmt::format("not enough memory to convert '{}'", file.path()), {}};
+  }
 }
 
 }  // namespace lathe

@@ -45,6 +45,7 @@ int finish(Result<Output> output) {
     if (done) command_line::say(output->word);
   }
   if (!done) command_line::print_error("lathe", done.error());
+  if (!done && done.error().code == Code::cancelled) return command_line::kInterrupted;
   return done && output->good ? command_line::kSuccess : command_line::kFailure;
 }
 

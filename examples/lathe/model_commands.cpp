@@ -101,7 +101,7 @@ Result<Output> inspect(const Options& options) {
 }
 
 Result<Output> convert(const Options& options) {
-  LATHE_ASSIGN(const auto file, GgufFile::open(options.file, Integrity::full));
+  LATHE_ASSIGN(const auto file, GgufFile::open(options.file));
   command_line::ProgressLine progress(!options.quiet);
   ConvertOptions wanted;
   LATHE_ASSIGN(wanted.weights, p64_weights_by_name(options.weights));
@@ -109,6 +109,8 @@ Result<Output> convert(const Options& options) {
   wanted.progress = [&progress](std::string_view what, std::int64_t done, std::int64_t total) {
     progress.show(what, done, total);
   };
+  command_line::note_interrupt();
+  wanted.cancelled = command_line::interrupted;
   const Result<void> done = convert_model(*file, options.target, wanted);
   progress.clear();
   if (!done) return done.error();

@@ -5,11 +5,12 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import tempfile
 
 import programs
-from tiny_model import HEADS, HIDDEN, KV_HEADS, LAYERS, tiny_model
+from tiny_model import F32, GgufWriter, HEADS, HIDDEN, KV_HEADS, LAYERS, tiny_model
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -165,6 +166,29 @@ class Models(LatheTest):
         self.p64.write_bytes(data)
         self.fail_to_run(["before the tensors is damaged"], "inspect", self.p64)
         self.fail_to_run(["no integrity"], "inspect", self.p64, "--integrity", "most")
+
+    def test_an_interrupted_conversion_leaves_nothing(self):
+        large = GgufWriter()
+        for name, form, value in (("magic", "<I", 0x46554747), ("version", "<I", 3),
+                                  ("tensors", "<Q", 1), ("values", "<Q", 0)):
+            large.field(name, form, value)
+        large.string("name", "x")
+        for name, form, value in (("rank", "<I", 1), ("extent", "<Q", 1 << 27), ("type", "<I", F32),
+                                  ("offset", "<Q", 0)):
+            large.field(name, form, value)
+        large.pad()
+        self.gguf.write_bytes(large.data)
+        os.truncate(self.gguf, len(large.data) + (4 << 27))  # a hole: 512 MiB of zeros
+        with subprocess.Popen([programs.PROGRAMS / "lathe", "convert", self.gguf, self.p64],
+                              stderr=subprocess.PIPE, text=True) as process:
+            while process.poll() is None and not list(self.folder.glob("*.part")):
+                pass
+            process.send_signal(signal.SIGINT)
+            stderr = process.communicate(timeout=60)[1]
+        self.assertEqual(process.returncode, 130, stderr)
+        self.assert_one_sentence(stderr, "convert")
+        self.assertIn("cancelled", stderr)
+        self.assertEqual(sorted(self.folder.iterdir()), sorted([self.cache, self.gguf]))
 
     def test_what_cannot_be_written_is_a_failure_and_leaves_nothing(self):
         self.fail_to_run(["none", "No such file"], "convert", self.gguf, self.folder / "none" / "x")

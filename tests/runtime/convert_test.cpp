@@ -4,11 +4,15 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <new>
 
 #include "lathe/runtime/convert.h"
 #include "lathe/runtime/session.h"
@@ -166,6 +170,100 @@ TEST_F(ConvertTest, CancelledOrRefusedLeavesWhatWasThere) {
   ASSERT_FALSE(nowhere);
   EXPECT_EQ(nowhere.error().code, Code::io);
   EXPECT_NE(nowhere.error().message.find("none/model.p64"), std::string::npos);
+}
+
+TEST_F(ConvertTest, DamageIsFoundWhileTensorsAreCopied) {
+  Bytes bytes = p64_image(tiny_model(model_shape(1)).bytes, 256);
+  const std::size_t at = entry_of(bytes, "blk.0.ffn_up.weight");
+  bytes[number_at<p64::TensorEntry>(bytes, at).blob + 5] ^= std::byte{1};
+  for (const Integrity integrity : {Integrity::metadata, Integrity::structure}) {
+    const auto file = GgufFile::from_bytes(bytes, "damaged", integrity);
+    ASSERT_TRUE(file);
+    const auto refused = convert_model(**file, path("model.gguf"));
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Code::corrupt_file);
+    EXPECT_NE(refused.error().message.find("'blk.0.ffn_up.weight' is damaged"), std::string::npos);
+    EXPECT_EQ(names(), std::vector<std::string>{});
+  }
+}
+
+TEST_F(ConvertTest, WeightsAreReplacedInP64ContainersOnly) {
+  const Bytes bytes = p64_image(tiny_model(model_shape(1)).bytes, 256);
+  const auto file = GgufFile::from_bytes(bytes, "container").value();
+  const auto refused =
+      convert_model(*file, path("model.gguf"), {.weights = P64Weights::ternary_ffn});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::invalid_argument);
+  EXPECT_EQ(names(), std::vector<std::string>{});
+}
+
+// Two products of each 32 weights are rounded to 11 bits, so no weight differs by more than 2^-11
+// of its scale's greatest: a hundredth of the logits' size is far more than comes of that, and far
+// less than what a weight read wrongly does.
+TEST_F(ConvertTest, Q4KSoaDecodesNearlyTheSame) {
+  const auto source = make_model(fusible(tiny_llama(), Format::q4_k));
+  ASSERT_TRUE(convert_model(*source, path("model.p64"), {.weights = P64Weights::q4_k_soa}));
+  const auto container = GgufFile::open(path("model.p64"), Integrity::full);
+  ASSERT_TRUE(container) << container.error().text();
+  EXPECT_EQ((*container)->tensor("blk.0.attn_q.weight")->ggml_type, p64::kTypeQ4KSoa);
+  const std::vector<float> expected = logits_of(source, Fusion::none);
+  const std::vector<float> found = logits_of(*container, Fusion::none);
+  ASSERT_EQ(found.size(), expected.size());
+  ASSERT_FALSE(found.empty());
+  double difference = 0;
+  double size = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    difference += std::pow(double(found[i]) - expected[i], 2);
+    size += std::pow(double(expected[i]), 2);
+  }
+  EXPECT_LT(std::sqrt(difference / size), 0.01);
+  EXPECT_GT(difference, 0);
+}
+
+TEST_F(ConvertTest, TwoWritersOfAFileDoNotMeet) {
+  const auto model = make_model(1);
+  const int stale = 64;  // as an ended process of the same number leaves them
+  for (int i = 0; i < stale; ++i)
+    std::ofstream(path("model.p64") + "." + std::to_string(::getpid()) + "." + std::to_string(i) +
+                  ".part");
+  bool inner = false;
+  ConvertOptions options;
+  options.progress = [&](std::string_view, std::int64_t, std::int64_t) {
+    if (inner) return;
+    inner = true;
+    const auto second = convert_model(*model, path("model.p64"));
+    EXPECT_TRUE(second) << second.error().text();
+  };
+  const auto first = convert_model(*model, path("model.p64"), options);
+  EXPECT_TRUE(first) << first.error().text();
+  EXPECT_TRUE(inner);
+  EXPECT_EQ(names().size(), std::size_t{stale} + 1);
+}
+
+// A file whose bytes take more memory than there is.
+class Unreadable : public GgufFile {
+ public:
+  explicit Unreadable(std::shared_ptr<const GgufFile> file) : file_(std::move(file)) {}
+  const FileFacts& facts() const override { return file_->facts(); }
+  const std::string& path() const override { return file_->path(); }
+  std::span<const GgufTensor> tensors() const override { return file_->tensors(); }
+  const GgufTensor* tensor(std::string_view name) const override { return file_->tensor(name); }
+  std::span<const std::byte> data(const GgufTensor&) const override { throw std::bad_alloc(); }
+  const GgufValue* value(std::string_view key) const override { return file_->value(key); }
+
+ private:
+  std::shared_ptr<const GgufFile> file_;
+};
+
+TEST_F(ConvertTest, TooLittleMemoryIsAnError) {
+  const auto refused = convert_model(Unreadable(make_model(1)), path("model.p64"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::out_of_memory);
+  ConvertOptions options;
+  options.progress = [](std::string_view, std::int64_t, std::int64_t) { throw std::bad_alloc(); };
+  EXPECT_EQ(convert_model(*make_model(1), path("model.p64"), options).error().code,
+            Code::out_of_memory);
+  EXPECT_EQ(names(), std::vector<std::string>{});
 }
 
 TEST_F(ConvertTest, AFileIsNotConvertedOntoItself) {

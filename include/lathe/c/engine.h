@@ -100,7 +100,7 @@ typedef struct lathe_model_report {
 LATHE_API lathe_status lathe_model_get_report(const lathe_model* model, int32_t context,
                                               int32_t kv_format, lathe_model_report* report);
 // Writes a GGUF file's model as P64, and a P64 file's as GGUF; whole or not at all. What is at
-// `path` is replaced. `progress` may be NULL.
+// `path` is replaced. A damaged tensor is refused. `progress` may be NULL.
 LATHE_API lathe_status lathe_model_convert(const lathe_model* model, const char* path,
                                            lathe_progress progress, void* user);
 
