@@ -141,7 +141,6 @@ Result<void> check_turn(const KernelKey& key) {
   if (key.rotary % 2)
     return invalid("rotary is {}; values rotate in pairs, so it must be even", key.rotary);
   LATHE_TRY(check_epsilon(key));
-  if (!std::isfinite(key.scale)) return invalid("scale is not finite");
   return {};
 }
 

@@ -24,7 +24,6 @@ Result<void> check(const KernelKey& key) {
     return invalid("a bias is added before activate; operation must be that");
   if (key.activation != Activation::silu && key.operation != Operation::activate)
     return invalid("an activation is that of activate; operation must be that");
-  if (!std::isfinite(key.scale)) return invalid("scale is not finite");
   return {};
 }
 

@@ -20,7 +20,6 @@ Result<void> check(const KernelKey& key) {
   LATHE_TRY(has_tokens(key));
   if (in_tiles(key)) LATHE_TRY(has_tiles(key));
   LATHE_TRY(in_range("warps", key.warps, 1, 32));
-  if (!std::isfinite(key.scale)) return invalid("scale is not finite");
   return {};
 }
 
