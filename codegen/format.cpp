@@ -37,14 +37,15 @@ constexpr std::array kFormats = {
     FormatRow{Format::q8_1_tail, "q8_1_tail", kNoFileType, 32, 36, 4, unpack_q8_1_tail,
               pack_q8_1_tail},
     FormatRow{Format::q8_k, "q8_k", 15, 256, 292, 4, unpack_q8_k, pack_q8_k},
-    FormatRow{Format::q4_k_soa, "q4_k_soa", 112, 256, 160, 16, unpack_q4_k_soa, pack_q4_k_soa},
+    FormatRow{Format::q4_k_soa, "q4_k_soa", 112, 256, 160, 32, unpack_q4_k_soa, pack_q4_k_soa},
     FormatRow{Format::fp8_e4m3, "fp8_e4m3", kNoFileType, 1, 1, 1, unpack_fp8_e4m3, pack_fp8_e4m3},
     FormatRow{Format::ternary, "ternary", kNoFileType, 32, 8, 8, unpack_ternary, pack_ternary},
 };
 
-std::string known_formats() {
+std::string names_of(bool in_files_only) {
   std::string out;
-  for (const FormatRow& format : kFormats) out += fmt::format(" {}", format.name);
+  for (const FormatRow& format : kFormats)
+    if (!in_files_only || format.ggml_type != kNoFileType) out += fmt::format(" {}", format.name);
   return out;
 }
 
@@ -73,17 +74,16 @@ Result<Format> format_by_name(std::string_view name) {
   for (const FormatRow& format : kFormats)
     if (std::ranges::equal(name, std::string_view(format.name), same)) return format.format;
   return Error{Code::unsupported,
-               fmt::format("format '{}' is not known; known:{}", name, known_formats()),
+               fmt::format("format '{}' is not known; known:{}", name, names_of(false)),
                {}};
 }
 
 Result<Format> format_by_ggml_type(std::uint32_t type) {
   for (const FormatRow& format : kFormats)
     if (format.ggml_type == type && type != kNoFileType) return format.format;
-  return Error{
-      Code::unsupported,
-      fmt::format("GGUF tensor type {} is not supported; supported:{}", type, known_formats()),
-      {}};
+  return Error{Code::unsupported,
+               fmt::format("tensor type {} is not supported; supported:{}", type, names_of(true)),
+               {}};
 }
 
 float f16_to_f32(std::uint16_t bits) {

@@ -223,6 +223,7 @@ TEST(Format, TableMatchesTheSpecification) {
     EXPECT_EQ(formats()[i].ggml_type, expected[i].type);
     EXPECT_EQ(formats()[i].block, expected[i].block);
     EXPECT_EQ(formats()[i].bytes, expected[i].bytes);
+    EXPECT_EQ(formats()[i].alignment, expected[i].bytes & -expected[i].bytes);
   }
 }
 
@@ -236,6 +237,12 @@ TEST(Format, ErrorsListWhatIsKnown) {
   const Result<Format> by_type = format_by_ggml_type(21);
   ASSERT_FALSE(by_type);
   EXPECT_NE(by_type.error().message.find("21"), std::string::npos);
+  for (const FormatRow& format : formats()) {
+    const bool listed =
+        (by_type.error().message + " ").find(std::string(" ") + format.name + " ") !=
+        std::string::npos;
+    EXPECT_EQ(listed, format.ggml_type != kNoFileType) << format.name;
+  }
 }
 
 double half_value(std::uint32_t code) {
