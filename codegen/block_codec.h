@@ -33,8 +33,10 @@ inline float store_half(u8* p, float value) {
   return f16_to_f32(bits);
 }
 
+// What is no number gets the code 0.
 inline int code(float value, float scale, int low, int high) {
-  const float q = scale != 0 ? std::nearbyint(value / scale) : 0;
+  float q = scale != 0 ? std::nearbyint(value / scale) : 0;
+  if (std::isnan(q)) q = 0;
   return static_cast<int>(std::clamp(q, static_cast<float>(low), static_cast<float>(high)));
 }
 

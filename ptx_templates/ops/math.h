@@ -77,7 +77,8 @@ LATHE_DEVICE f32 gelu_erf(f32 x) {
   p = fma(p, u, 0.120753966f);
   p = fma(p, u, 0.119629301f);
   const f32 beyond = exponential(-0.5f * x * x) * (u * p);
-  return x < 0 ? x * beyond : fma(-x, beyond, x);
+  if (x < 0) return x * beyond;
+  return beyond > 0 ? fma(-x, beyond, x) : x;  // infinity times 0 is no number
 }
 
 LATHE_DEVICE f32 relu(f32 x) {

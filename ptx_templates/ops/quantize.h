@@ -9,9 +9,11 @@ namespace lathe::dev {
 LATHE_DEVICE f32 magnitude(f32 x) {
   return as_f32(as_u32(x) & 0x7fffffffu);
 }
+// What is no number gets the code 0.
 LATHE_DEVICE f32 nearest_code(f32 x, f32 scale) {
   if (scale == 0) return 0;
   const f32 q = round_even(divide(x, scale));
+  if (q != q) return 0;
   return q < -127.0f ? -127.0f : q > 127.0f ? 127.0f : q;
 }
 LATHE_DEVICE void store_u16(u8* p, u16 value) {
@@ -35,7 +37,8 @@ LATHE_DEVICE void quantize_32(const f32* x, u8* blocks, int k, int n, int warps,
   const i64 block = block_of_warp(warps);
   if (block >= static_cast<i64>(k / 32) * n) return;
   const f32 value = x[block * 32 + lane_index()];
-  const u16 scale = f32_to_f16(divide(warp_max(magnitude(value)), 127.0f));
+  const f32 counted = magnitude(value) > 0 ? magnitude(value) : 0.0f;  // NaN has no magnitude
+  const u16 scale = f32_to_f16(divide(warp_max(counted), 127.0f));
   const f32 code = nearest_code(value, f16_to_f32(scale));
   u8* p = blocks + block * bytes;
   p[codes_at + lane_index()] = signed_byte(code);

@@ -85,6 +85,10 @@ TEST(Math, ActivationsVanishFarBelowZero) {
     EXPECT_EQ(dev::gelu_tanh(-x), -x);
     EXPECT_EQ(dev::gelu_erf(-x), -x);
   }
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(dev::silu(infinity), infinity);
+  EXPECT_EQ(dev::gelu_tanh(infinity), infinity);
+  EXPECT_EQ(dev::gelu_erf(infinity), infinity);
 }
 
 }  // namespace
