@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <new>
 
 #include "lathe/codegen/kernel_table.h"
+#include "runtime/no_memory.h"
 
 namespace lathe {
 namespace {
@@ -22,10 +24,14 @@ HostChoice::HostChoice(const Plan& plan)
 Result<std::int32_t> HostChoice::choose(std::span<const float> logits, const ChoicePoint& at,
                                         TokenSet allowed) {
   LATHE_TRY(check_token_set(allowed, int(logits.size())));
-  logits_.assign(logits.begin(), logits.end());
+  try {
+    logits_.assign(logits.begin(), logits.end());
+    lists_.resize(std::size_t(top_k_.splits) * kMaxTopK);
+  } catch (const std::bad_alloc&) {
+    return no_memory("the logits that are chosen from");
+  }
   for (std::int32_t id = 0; id < std::ssize(logits); ++id)
     if (!allows(allowed, id)) logits_[std::size_t(id)] = std::numeric_limits<float>::quiet_NaN();
-  lists_.resize(std::size_t(top_k_.splits) * kMaxTopK);
   ChoicePoint point = at;
   std::int32_t sampled = -1;
   const std::array<void*, 5> top_k = {logits_.data(), &point.token, &point.position, &point.rules,

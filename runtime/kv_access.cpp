@@ -10,6 +10,7 @@
 
 #include "codegen/kernels/cached_rows.h"
 #include "runtime/model_fingerprint.h"
+#include "runtime/no_memory.h"
 
 namespace lathe {
 namespace {
@@ -20,10 +21,6 @@ KernelKey heads_of(const Plan& plan) {
   key.kv_heads = plan.spec.kv_heads;
   key.head_dim = plan.spec.head_dim;
   return key;
-}
-
-Error no_memory(const char* what) {
-  return {Code::out_of_memory, fmt::format("There is no host memory for {}.", what), {}};
 }
 
 }  // namespace
@@ -222,11 +219,19 @@ Result<void> KvAccess::check(const KvSnapshot& snapshot, const GgufFile& file) c
 Result<void> KvAccess::restore(const KvSnapshot& snapshot) const {
   // Only read from.
   auto* rows = const_cast<std::byte*>(snapshot.rows_.data());
-  return move_(all_rows(snapshot.length(), rows), KvMove::to_cache);
+  try {
+    return move_(all_rows(snapshot.length(), rows), KvMove::to_cache);
+  } catch (const std::bad_alloc&) {
+    return no_memory("the restoring of keys and values");
+  }
 }
 
 Result<void> KvAccess::clear() const {
-  return move_(all_rows(plan_.options.context, nullptr), KvMove::clear);
+  try {
+    return move_(all_rows(plan_.options.context, nullptr), KvMove::clear);
+  } catch (const std::bad_alloc&) {
+    return no_memory("the clearing of keys and values");
+  }
 }
 
 }  // namespace lathe
