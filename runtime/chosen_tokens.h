@@ -36,11 +36,16 @@ class ChosenTokens {
 struct Replays {
   int position = -1;  // -1: none have begun
   std::int32_t token = 0;
+
+  // Ok when they have begun and the next is one at this position.
+  Result<void> check_begun(int at) const;
+  // Ok when each has chosen its token.
+  static Result<void> check_run(std::span<const std::int32_t> chosen);
 };
 
 // Tells the tokens as they arrive, until the last of them or a stop token has, the stream has
-// nothing left to do, or none has come for `limit`, if that is not below zero.
-void tell_as_they_arrive(const Driver& driver, CUstream stream, std::chrono::milliseconds limit,
+// nothing left to do, or none has come for `limit`, if that is not below zero: only then true.
+bool tell_as_they_arrive(const Driver& driver, CUstream stream, std::chrono::milliseconds limit,
                          std::span<std::int32_t> tokens, std::span<const std::int32_t> stops,
                          TokenListener& listener);
 

@@ -94,6 +94,12 @@ Result<void> check_stream_not_capturing(const Driver& driver, CUstream stream, c
       .with("hint", "end the capture first; what can be captured is Session::record_step");
 }
 
+bool is_captured(const Driver& driver, CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 Result<void> check_stream_capturing(const Driver& driver, CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   LATHE_DRIVER_CALL(driver, cuStreamIsCapturing, stream, &status);

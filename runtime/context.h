@@ -74,6 +74,8 @@ class Context {
 // our work for its own.
 // `what` cannot be captured, and stands in the error.
 Result<void> check_stream_not_capturing(const Driver& driver, CUstream stream, const char* what);
+// False also where the driver does not say.
+bool is_captured(const Driver& driver, CUstream stream);
 // invalid_argument while it is not, or its capture has been spoilt already.
 Result<void> check_stream_capturing(const Driver& driver, CUstream stream);
 

@@ -19,6 +19,7 @@ constexpr std::size_t kFewTokens = 32;
 
 Result<void> CudaBatch::wait() const {
   return wait_for_stream(context(), stream_, limit_, {}, [&] {
+    if (reading_) return std::string("the reading of a prompt");
     return last_ ? fmt::format("a step of {} rows ({})", last_rows_, last_->executor->text())
                  : std::string("what a batch has put on its stream");
   });
@@ -32,6 +33,7 @@ Result<void> CudaBatch::feed(int sequence, std::span<const std::int32_t> tokens)
   LATHE_ASSIGN(ContextScope scope, context().enter());
   LATHE_TRY(check_stream_not_capturing(driver(), stream_, "the reading of a prompt"));
   if (prefill_ && tokens.size() >= kFewTokens) {
+    reading_ = true;
     LATHE_TRY(prefill_->read(tokens, int(of->tokens().size()), first_row(sequence)));
     of->append(tokens);
     return {};
@@ -84,6 +86,7 @@ Result<void> CudaBatch::launch(std::span<const BatchRow> rows) {
   drawn_ = drawn;
   last_ = &*fits;
   last_rows_ = int(rows.size());
+  reading_ = false;
   Result<void> sent = send(*fits, bytes);
   if (!sent) take_back(rows);
   return sent;

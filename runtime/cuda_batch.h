@@ -39,8 +39,9 @@ class CudaBatch final : public Batch {
 
   ~CudaBatch() override {
     // What the batch owns must not go while the stream still works with it.
+    // A question about a stream that is being captured would spoil the capture.
     const auto scope = context().enter();
-    if (scope && stream_) static_cast<void>(wait());
+    if (scope && stream_ && !is_captured(driver(), stream_)) static_cast<void>(wait());
   }
 
   Result<void> prepare(const SessionOptions& options);
@@ -95,6 +96,7 @@ class CudaBatch final : public Batch {
     LATHE_ASSIGN(ContextScope scope, context().enter());
     LATHE_TRY(check_stream_not_capturing(driver(), stream_, "the measuring of the read rate"));
     if (read_rate_ > 0) return read_rate_;
+    LATHE_TRY(wait());
     LATHE_ASSIGN(read_rate_, measure_read_rate(*device_, stream_));
     return read_rate_;
   }
@@ -132,6 +134,7 @@ class CudaBatch final : public Batch {
   std::vector<std::byte> head_;          // on its way to the device
   const BatchLaunches* last_ = nullptr;  // of the last step
   int last_rows_ = 0;
+  bool reading_ = false;       // a prompt, since the last step
   int logits_rows_ = 0;        // whose logits are there
   std::vector<BatchRow> fed_;  // a piece of a prompt
   double read_rate_ = 0;

@@ -40,8 +40,9 @@ class CudaSession final : public SessionBase {
 
   ~CudaSession() override {
     // What the session owns must not go while the stream still works with it.
+    // A question about a stream that is being captured would spoil the capture.
     const auto scope = context().enter();
-    if (scope && stream_) static_cast<void>(wait());
+    if (scope && stream_ && !is_captured(driver(), stream_)) static_cast<void>(wait());
   }
 
   Result<void> prepare(const SessionOptions& options) {
@@ -138,8 +139,9 @@ class CudaSession final : public SessionBase {
     LATHE_TRY(executor_->launch(stream_, int(tokens.size())));
     stepped_ = true;
     TokenListener listener(each);
-    if (each) tell_as_they_arrive(driver(), stream_, limit_, history, stops, listener);
-    LATHE_TRY(wait(history));
+    const bool late =
+        each && tell_as_they_arrive(driver(), stream_, limit_, history, stops, listener);
+    LATHE_TRY(wait(history, late));
     LATHE_TRY(executor_->check());
     std::ranges::copy(history, tokens.begin());
     const int count = count_until(tokens, stops);
@@ -166,15 +168,13 @@ class CudaSession final : public SessionBase {
     LATHE_TRY(wait());
     std::ranges::fill(chosen_.from(length_), ChosenTokens::kNotYet);
     LATHE_TRY(write_control(token));
+    stepped_ = false;  // what results there are will be of a replay that was not taken
     replays_ = {length_, token};
     return {};
   }
 
   Result<void> take_replays(std::span<std::int32_t> tokens) override {
-    if (replays_.position != length_)
-      return Error{
-          Code::invalid_argument, "There are no replays to take: none have begun here.", {}}
-          .with("hint", "Session::begin_replays comes first, and again after any other step");
+    LATHE_TRY(replays_.check_begun(length_));
     if (tokens.empty()) return {};
     LATHE_TRY(check_step(replays_.token, std::int64_t(tokens.size())));
     LATHE_ASSIGN(ContextScope scope, context().enter());
@@ -182,15 +182,11 @@ class CudaSession final : public SessionBase {
     const std::span history = chosen_.from(length_).first(tokens.size());
     LATHE_TRY(wait(history));
     LATHE_TRY(executor_->check());
-    const auto missing = std::ranges::find(history, ChosenTokens::kNotYet);
-    if (missing != history.end())
-      return Error{Code::invalid_argument,
-                   fmt::format("{} replays are to be taken, and {} have run.", tokens.size(),
-                               missing - history.begin()),
-                   {}}
-          .with("hint", "replay on the session's stream, or have it wait for the replays");
+    LATHE_TRY(Replays::check_run(history));
     std::ranges::copy(history, tokens.begin());
     note_decoded(replays_.token, tokens);
+    const auto behind = chosen_.from(length_);
+    stepped_ = behind.empty() || behind.front() == ChosenTokens::kNotYet;
     replays_ = {length_, std::max(tokens.back(), 0)};
     return {};
   }
@@ -213,6 +209,7 @@ class CudaSession final : public SessionBase {
     if (read_rate_ > 0) return read_rate_;
     LATHE_ASSIGN(ContextScope scope, context().enter());
     LATHE_TRY(check_not_capturing("the measuring of the read rate"));
+    LATHE_TRY(wait());
     LATHE_ASSIGN(read_rate_, measure_read_rate(*device_, stream_));
     return read_rate_;
   }
@@ -225,23 +222,26 @@ class CudaSession final : public SessionBase {
     return check_stream_not_capturing(driver(), stream_, what);
   }
 
-  // For all that is on the stream: the tokens of a run, or the steps that have been taken.
-  Result<void> wait(std::span<const std::int32_t> run = {}) const {
-    return wait_for_stream(context(), stream_, limit_, chosen_.all(), [&] {
+  // For all that is on the stream: the tokens of a run, or the steps that have been taken. `late`:
+  // none has come for the limit.
+  Result<void> wait(std::span<const std::int32_t> run = {}, bool late = false) const {
+    const auto what = [&] {
       if (!executor_) return std::string("what opens the session");
       const auto chosen = std::ranges::find(run, ChosenTokens::kNotYet) - run.begin();
       return run.empty()
                  ? fmt::format("what was launched before position {} ({})", length_,
                                executor_->text())
                  : fmt::format("the step at position {} ({})", length_ + chosen, executor_->text());
-    });
+    };
+    return wait_for_stream(context(), stream_, limit_, chosen_.all(), what, late);
   }
 
   // The value is part of the stream's command, so steps that have not run yet keep theirs however
   // many there are. Without that command, a copy from pageable memory does the same: the driver
   // takes the bytes before it returns.
   Result<void> write_control(std::int32_t token) {
-    replays_ = {};
+    // Replays that ran and were not taken have left their tokens as recent ones.
+    if (replays_.position >= 0) LATHE_TRY(write_recent(length_));
     const CUdeviceptr control = memory_->addresses().control;
     const std::uint64_t value =
         std::uint64_t(std::uint32_t(token)) | std::uint64_t(std::uint32_t(length_)) << 32;
@@ -276,6 +276,7 @@ class CudaSession final : public SessionBase {
         memory_->addresses().control + offsetof(ControlBlock, sampling) + CUdeviceptr(offset);
     const auto* from = reinterpret_cast<const std::byte*>(&state) + offset;
     const bool rules = offset == 0;  // and not the recent tokens
+    if (!rules) replays_ = {};       // the text is another one
     if (rules) executor_->set_greedy(state.temperature == 0 && state.repeat_penalty == 1);
     LATHE_DRIVER_CALL(driver(), cuMemcpyHtoDAsync, to, from, bytes, stream_);
     return {};

@@ -75,6 +75,7 @@ Result<void> SessionBase::feed(std::span<const std::int32_t> tokens) {
 }
 
 Result<void> SessionBase::note_read(std::span<const std::int32_t> tokens) {
+  stepped_ = false;  // until the step that follows
   std::ranges::copy(tokens, tokens_.begin() + length_);
   LATHE_TRY(write_recent(length_ + int(tokens.size())));
   length_ += int(tokens.size());
@@ -93,7 +94,7 @@ void SessionBase::note_decoded(std::int32_t first, std::span<const std::int32_t>
 
 Result<void> SessionBase::check_stepped() const {
   if (stepped_) return {};
-  return Error{Code::invalid_argument, "There are no logits before the first step.", {}};
+  return Error{Code::invalid_argument, "There are no logits before the next step.", {}};
 }
 
 Result<void> SessionBase::set_sampling(const Sampling& sampling) {

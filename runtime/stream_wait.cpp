@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 #include <thread>
@@ -16,6 +17,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kDefaultLimit = std::chrono::minutes(5);
+// Still a number of the clock's nanoseconds.
+constexpr std::chrono::milliseconds kLongestLimit = std::chrono::hours(24 * 365);
 // A pause may last longer than it should, and a token is waited for in less time than this.
 constexpr std::chrono::milliseconds kWithoutPause{50};
 constexpr std::chrono::microseconds kPause{50};
@@ -32,20 +35,22 @@ std::uint64_t digest(std::span<std::int32_t> words) {
 }  // namespace
 
 std::chrono::milliseconds wait_limit_of(const SessionOptions& options) {
-  if (options.wait_limit.count() != 0) return options.wait_limit;
-  const std::chrono::milliseconds set = read_environment().wait_limit;
-  return set.count() != 0 ? set : kDefaultLimit;
+  std::chrono::milliseconds limit = options.wait_limit;
+  if (limit.count() == 0) limit = read_environment().wait_limit;
+  if (limit.count() == 0) limit = kDefaultLimit;
+  return std::min(limit, kLongestLimit);
 }
 
 Result<void> wait_for_stream(const Context& context, CUstream stream,
                              std::chrono::milliseconds limit, std::span<std::int32_t> signs,
-                             const std::function<std::string()>& what) {
+                             const std::function<std::string()>& what, bool late) {
   const Driver& driver = context.driver();
   if (limit.count() < 0)
     return check(driver, driver.cuStreamSynchronize(stream), "cuStreamSynchronize");
   const Clock::time_point start = Clock::now();
   Clock::time_point since = start;
   std::optional<std::uint64_t> seen;
+  if (late) seen = digest(signs);
   while (true) {
     const CUresult status = driver.cuStreamQuery(stream);
     if (status == CUDA_SUCCESS) return {};

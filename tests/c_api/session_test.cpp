@@ -302,7 +302,7 @@ TEST_F(SessionFunctions, ChecksThePromptBeforeItDecodes) {
   EXPECT_EQ(length_of(session), 0);
   std::int32_t token = 0;
   EXPECT_REFUSED(lathe_session_get_sampled(session.get(), &token), LATHE_INVALID_ARGUMENT,
-                 "first step");
+                 "next step");
   EXPECT_EQ(lathe_session_feed(session.get(), nullptr, 0), LATHE_OK);
 }
 

@@ -98,6 +98,16 @@ TEST_P(Hang, OfARunThatIsListenedToIsAnErrorToo) {
   EXPECT_EQ(told, 0);
 }
 
+TEST_P(Hang, OfWhatCameBeforeTheReadRateIsAnError) {
+  const auto session = open_session(file_, options_for(GetParam()), fake_.platform());
+  ASSERT_TRUE(session);
+  fake_.set_pace(Pace::hung);
+  ASSERT_TRUE((*session)->step(3));
+  const auto rate = (*session)->read_rate();
+  ASSERT_FALSE(rate);
+  expect_hung(rate.error(), "before position 1 (");
+}
+
 TEST_P(Hang, DoesNotKeepASessionFromClosing) {
   auto session = open_session(file_, options_for(GetParam()), fake_.platform());
   ASSERT_TRUE(session);
@@ -130,6 +140,35 @@ TEST_P(Hang, OfOneSessionIsToldToTheOthersOfItsDevice) {
   EXPECT_TRUE((*anew)->step(3) && (*anew)->sampled());
 }
 
+// Between once and twice the limit after the last token, as without a listener.
+TEST(HangOfARun, ThatIsListenedToEndsInTimeAndNamesThePosition) {
+  for (const ExecutorKind kind : {ExecutorKind::eager, ExecutorKind::graph}) {
+    FakeDriver fake;
+    SessionOptions options = options_for(kind);
+    options.wait_limit = milliseconds(300);
+    auto session = open_session(make_model(1), options, fake.platform());
+    ASSERT_TRUE(session);
+    fake.set_pace(Pace::slow);
+    std::vector<std::int32_t> tokens(3);
+    std::chrono::steady_clock::time_point hung;
+    int told = 0;
+    const auto run = (*session)->generate_until(7, tokens, {}, [&](std::int32_t) {
+      ++told;
+      fake.set_pace(Pace::hung);
+      hung = std::chrono::steady_clock::now();
+    });
+    const auto waited = std::chrono::steady_clock::now() - hung;
+    ASSERT_FALSE(run);
+    EXPECT_NE(run.error().message.find("the step at position 1 ("), std::string::npos)
+        << run.error().text();
+    EXPECT_EQ(told, 1);
+    EXPECT_GT(waited, milliseconds(300));
+    EXPECT_LT(waited, milliseconds(3 * 300));
+    session->reset();
+    EXPECT_EQ(fake.violations(), std::vector<std::string>{});
+  }
+}
+
 TEST(HangOfABatch, IsAnError) {
   FakeDriver fake({.execute = false});
   BatchOptions options;
@@ -143,6 +182,45 @@ TEST(HangOfABatch, IsAnError) {
   expect_hung((*batch)->step(std::span(&row, 1)).error(), "a step of 1 rows (a graph of ");
   batch->reset();
   EXPECT_EQ(fake.violations(), std::vector<std::string>{});
+}
+
+TEST(HangOfABatch, NamesWhatWasLaunched) {
+  FakeDriver fake({.execute = false});
+  BatchOptions options;
+  options.session = options_for(ExecutorKind::graph);
+  options.session.plan.context = 64;
+  options.rows = 4;
+  const std::vector<std::int32_t> prompt(40, 3);
+  for (const bool chunk : {true, false}) {
+    fake.set_pace(Pace::prompt);
+    options.session.context = fake.make_context();
+    auto batch = open_batch(make_model(1), options, fake.platform());
+    ASSERT_TRUE(batch) << batch.error().text();
+    ASSERT_GT((*batch)->report().chunk, 0);
+    const int sequence = (*batch)->join({}).value();
+    const BatchRow row{sequence, 3};
+    ASSERT_TRUE((*batch)->step(std::span(&row, 1)));
+    fake.set_pace(Pace::hung);
+    ASSERT_TRUE((*batch)->feed(sequence, std::span(prompt).first(chunk ? 40 : 3)));
+    const auto rate = (*batch)->read_rate();
+    ASSERT_FALSE(rate);
+    expect_hung(rate.error(), chunk ? "the reading of a prompt" : "a step of 3 rows (");
+  }
+  EXPECT_EQ(fake.violations(), std::vector<std::string>{});
+}
+
+TEST(SlowDevice, MayBeWaitedForAsLongAsACallerLikes) {
+  FakeDriver fake;
+  SessionOptions options = options_for(ExecutorKind::eager);
+  options.wait_limit = milliseconds::max();
+  const auto session = open_session(make_model(1), options, fake.platform());
+  ASSERT_TRUE(session);
+  fake.set_pace(Pace::slow, milliseconds(2));
+  std::vector<std::int32_t> tokens(3);
+  int told = 0;
+  const auto run = (*session)->generate_until(3, tokens, {}, [&](std::int32_t) { ++told; });
+  ASSERT_TRUE(run) << run.error().text();
+  EXPECT_EQ(told, 3);
 }
 
 // As long as tokens come, no run is too long.

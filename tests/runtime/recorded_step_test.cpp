@@ -114,7 +114,7 @@ TEST_P(RecordedStep, ReplaysDecodeWhatStepsDecode) {
 
 TEST_P(RecordedStep, WhatCannotBeCapturedIsRefusedByNameBeforeAnythingIsRecorded) {
   const auto session = open();
-  ASSERT_TRUE(session && session->feed(kPrompt) && session->begin_replays(1));
+  ASSERT_TRUE(session && session->feed(kPrompt));
   std::vector<std::int32_t> tokens(12, 3);
   const auto refused = [&](const char* words, const auto& result) {
     ASSERT_FALSE(result) << words;
@@ -123,11 +123,14 @@ TEST_P(RecordedStep, WhatCannotBeCapturedIsRefusedByNameBeforeAnythingIsRecorded
     EXPECT_NE(result.error().message.find("captured"), std::string::npos) << result.error().text();
   };
   fake_.begin_capture(stream_);
+  refused("the reading back", session->sampled());
+  refused("the reading back", session->logits());
+  EXPECT_TRUE(fake_.end_capture(stream_).empty());
+  ASSERT_TRUE(session->begin_replays(1));
+  fake_.begin_capture(stream_);
   refused("a step whose token the host gives", session->step(1));
   refused("the reading of a prompt", session->feed(tokens));
   refused("a run of tokens", session->generate(1, tokens));
-  refused("the reading back", session->sampled());
-  refused("the reading back", session->logits());
   refused("the sampling state", session->set_sampling({}));
   refused("the sampling state", session->rollback(1));
   refused("the read rate", session->read_rate());
@@ -165,6 +168,87 @@ TEST_P(RecordedStep, ReplaysAreCounted) {
   ASSERT_TRUE(session->rollback(3));
   refused("none have begun");
   EXPECT_EQ(session->begin_replays(-1).error().code, Code::out_of_range);
+
+  // Of a text that is gone there are none, also where the other one is as long.
+  const auto begin_and_replay = [&] {
+    ASSERT_TRUE(session->begin_replays(next));
+    replay(recording, 4);
+  };
+  begin_and_replay();
+  ASSERT_TRUE(session->rollback(3));
+  refused("none have begun");
+  const KvSnapshot snapshot = session->snapshot(3).value();
+  begin_and_replay();
+  ASSERT_TRUE(session->restore(snapshot));
+  refused("none have begun");
+  ASSERT_TRUE(session->rollback(0) && session->begin_replays(next));
+  replay(recording, 4);
+  ASSERT_TRUE(session->reset());
+  EXPECT_FALSE(session->take_replays(tokens));
+  EXPECT_EQ(session->length(), 0);
+}
+
+// Far enough on that a recent token takes the place of an earlier one.
+TEST_P(RecordedStep, ReplaysThatAreNotTakenLeaveNothing) {
+  options_.plan.context = 288;
+  const std::vector<std::int32_t> prompt(256, 3);
+  const Sampling sampling{.repeat_penalty = 10, .repeat_last = kMaxRepeatLast};
+  std::int32_t next = 0;
+  std::vector<std::int32_t> expected(4), found(4);
+  const auto plain = open_and_feed(sampling, next);
+  ASSERT_TRUE(plain && plain->feed(prompt));
+  next = plain->sampled().value();
+  ASSERT_TRUE(plain->generate(next, expected));
+  std::int32_t other = 0;
+  const auto session = open_and_feed(sampling, other);
+  ASSERT_TRUE(session && session->feed(prompt));
+  const FakeRecording recording = record(*session);
+  for (int taken : {0, 2}) {
+    ASSERT_TRUE(session->rollback(259) && session->begin_replays(next));
+    replay(recording, 4);
+    ASSERT_TRUE(session->take_replays(std::span(found).first(std::size_t(taken))));
+    for (int i = taken; i < 4; ++i) {
+      ASSERT_TRUE(session->step(i == 0 ? next : found[std::size_t(i) - 1]));
+      found[std::size_t(i)] = session->sampled().value();
+    }
+    EXPECT_EQ(found, expected);
+  }
+}
+
+TEST_P(RecordedStep, ResultsAreThoseOfWhatWasTaken) {
+  std::int32_t next = 0;
+  std::vector<std::int32_t> tokens(3);
+  const auto session = open_and_feed({}, next);
+  ASSERT_TRUE(session);
+  const FakeRecording recording = record(*session);
+  const auto none = [&] {
+    return !session->sampled() && !session->logits() && !session->choose({});
+  };
+  ASSERT_TRUE(session->begin_replays(next));
+  EXPECT_TRUE(none());
+  replay(recording, 3);
+  EXPECT_TRUE(none());
+  ASSERT_TRUE(session->take_replays(std::span(tokens).first(2)));
+  EXPECT_TRUE(none());  // the third has run
+  ASSERT_TRUE(session->take_replays(std::span(tokens).subspan(2)));
+  EXPECT_EQ(session->sampled().value(), tokens[2]);
+  EXPECT_EQ(session->choose({}).value(), tokens[2]);
+}
+
+TEST_P(RecordedStep, ASessionMayCloseWhileItsStreamIsCaptured) {
+  auto session = open();
+  ASSERT_TRUE(session && session->feed(kPrompt) && session->sampled());
+  fake_.begin_capture(stream_);
+  session.reset();
+  EXPECT_TRUE(fake_.end_capture(stream_).empty());
+  BatchOptions of_batch;
+  of_batch.session = options_;
+  of_batch.rows = 4;
+  auto batch = open_batch(file_, of_batch, fake_.platform());
+  ASSERT_TRUE(batch) << batch.error().text();
+  fake_.begin_capture(stream_);
+  batch->reset();
+  EXPECT_TRUE(fake_.end_capture(stream_).empty());
 }
 
 TEST_P(RecordedStep, ReplaysBeyondTheContextStayInIt) {

@@ -341,6 +341,23 @@ TEST_P(SessionTest, TwoHundredSessionsLeaveNothingBehind) {
   EXPECT_EQ(fake_.leaks(), "");
 }
 
+TEST(SessionOnAFailingDriver, HasNoLogitsOfAnOlderPrompt) {
+  FakeDriver fake;
+  SessionOptions options = options_for(ExecutorKind::eager);
+  options.plan.fusion = Fusion::full;
+  const auto session = open_session(make_model(), options, fake.platform()).value();
+  ASSERT_GT(session->report().chunk, 0);
+  ASSERT_TRUE(session->step(3) && session->logits());
+  const std::vector<std::int32_t> prompt(9, 5);
+  fake.fail_call("cuStreamWriteValue64", 0, CUDA_ERROR_UNKNOWN);
+  ASSERT_FALSE(session->feed(prompt));
+  EXPECT_EQ(session->length(), 9);  // all but the last
+  EXPECT_FALSE(session->sampled());
+  EXPECT_FALSE(session->logits());
+  ASSERT_TRUE(session->step(5));
+  EXPECT_TRUE(session->logits());
+}
+
 TEST(Executors, HaveNames) {
   for (ExecutorKind kind : {ExecutorKind::eager, ExecutorKind::graph, ExecutorKind::mega,
                             ExecutorKind::cpu, ExecutorKind::automatic}) {
@@ -351,6 +368,7 @@ TEST(Executors, HaveNames) {
 
 TEST(SessionArguments, AreChecked) {
   EXPECT_EQ(Session::open(nullptr, {}).error().code, Code::invalid_argument);
+  EXPECT_EQ(Batch::open(nullptr, {}).error().message, "The model file is null.");
   SessionOptions options = options_for(ExecutorKind::cpu);
   options.threads = -1;
   EXPECT_EQ(Session::open(make_model(), options).error().code, Code::invalid_argument);

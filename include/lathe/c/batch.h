@@ -35,6 +35,7 @@ typedef struct lathe_batch_row {
 // fused kernels. What lathe_session_open says of handles, files and waiting holds here.
 LATHE_API lathe_status lathe_batch_open(const lathe_model* model,
                                         const lathe_batch_options* options, lathe_batch** batch);
+// As lathe_session_close.
 LATHE_API lathe_status lathe_batch_close(lathe_batch* batch);
 // context: of each sequence; launches: of a step of the most rows.
 LATHE_API lathe_status lathe_batch_get_info(const lathe_batch* batch, lathe_session_info* info);
@@ -68,7 +69,7 @@ LATHE_API lathe_status lathe_batch_get_tokens(const lathe_batch* batch, int32_t 
 // Of a row of the last step, with no feed after it. The floats live until the next call.
 LATHE_API lathe_status lathe_batch_get_logits(lathe_batch* batch, int32_t row, const float** logits,
                                               int32_t* count);
-// lathe_session_choose of a row of the last step, by the rules of its sequence.
+// lathe_session_choose of a row of the last step, by the rules that the step had.
 LATHE_API lathe_status lathe_batch_choose(lathe_batch* batch, int32_t row, const uint32_t* allowed,
                                           int32_t words, int32_t* token);
 

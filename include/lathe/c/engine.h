@@ -151,7 +151,8 @@ typedef struct lathe_session_info {
 LATHE_API lathe_status lathe_session_open(const lathe_model* model,
                                           const lathe_session_options* options,
                                           lathe_session** session);
-// Waits for the work on its stream, but not for a hung one.
+// Waits for the work on its stream, but not for a hung one, nor while the stream is being captured:
+// the work must then be over already.
 LATHE_API lathe_status lathe_session_close(lathe_session* session);
 LATHE_API lathe_status lathe_session_get_info(const lathe_session* session,
                                               lathe_session_info* info);
@@ -226,7 +227,8 @@ LATHE_API lathe_status lathe_session_record_step(lathe_session* session);
 LATHE_API lathe_status lathe_session_begin_replays(lathe_session* session, int32_t token);
 // Waits for the stream and takes what `count` replays have chosen since they began, or since the
 // last that were taken. The session is then `count` tokens longer. LATHE_INVALID_ARGUMENT, and
-// nothing taken, where fewer have run.
+// nothing taken, where fewer have run. Until all that ran are taken there is no sampled token, and
+// there are no logits.
 LATHE_API lathe_status lathe_session_take_replays(lathe_session* session, int32_t* tokens,
                                                   int32_t count);
 

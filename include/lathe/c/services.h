@@ -85,8 +85,9 @@ LATHE_API lathe_status lathe_session_get_likeliest(lathe_session* session, const
 // The likeliest of a list; -1 when it is empty, or all their logits are NaN.
 LATHE_API lathe_status lathe_session_get_likeliest_of(lathe_session* session, const int32_t* ids,
                                                       int32_t count, int32_t* token);
-// What lathe_session_get_sampled would say if only the allowed tokens were there, by the session's
-// rules and the same draw; -1: none can be chosen. Of the last step, with no rollback after it.
+// What lathe_session_get_sampled would say if only the allowed tokens were there, by the rules that
+// hold now and the step's own draw; -1: none can be chosen. Of the last step, with no rollback
+// after it.
 LATHE_API lathe_status lathe_session_choose(lathe_session* session, const uint32_t* allowed,
                                             int32_t words, int32_t* token);
 

@@ -67,7 +67,7 @@ class Batch {
   // next call.
   virtual Result<std::span<const float>> logits(int row) = 0;
   // What the step would have chosen after that row if only these tokens were there, by the rules
-  // and the draw of its sequence; -1: none of them can be chosen. The host chooses, from all
+  // and the draw that the step had; -1: none of them can be chosen. The host chooses, from all
   // logits.
   virtual Result<std::int32_t> choose(int row, TokenSet allowed) = 0;
 

@@ -84,6 +84,8 @@ class Session {
   // Builds, loads and uploads everything. Afterwards step() allocates nothing.
   static Result<std::unique_ptr<Session>> open(std::shared_ptr<const GgufFile> file,
                                                const SessionOptions& options);
+  // Waits for the work on its stream, but not for a hung one, nor while the stream is captured: the
+  // work must then be over already.
   virtual ~Session() = default;
 
   virtual const Plan& plan() const = 0;
@@ -124,9 +126,9 @@ class Session {
   virtual Result<std::span<const float>> logits() = 0;
   // Waits for the last step. Its logits from id `first` on, as many as `to` has.
   virtual Result<void> read_logits(int first, std::span<float> to) = 0;
-  // What sampled() would say if only these tokens were there, by the same rules and the same draw;
-  // -1: none of them can be chosen. Of the last step, where no rollback came after it. The host
-  // chooses, from all logits: it waits, and takes longer than the device.
+  // What sampled() would say if only these tokens were there, by the rules that hold now and the
+  // step's own draw; -1: none of them can be chosen. Of the last step, where no rollback came after
+  // it. The host chooses, from all logits: it waits, and takes longer than the device.
   virtual Result<std::int32_t> choose(TokenSet allowed) = 0;
   // generate_until() whose tokens are chosen by choose(), among those that `constraint` allows. It
   // is asked before each choice, while the device decodes. A -1 ends the run and is its last token:
@@ -168,7 +170,9 @@ class Session {
   virtual Result<void> begin_replays(std::int32_t token);
   // Waits for the stream and takes what so many replays have chosen since the replays began, or
   // since the last that were taken: tokens[i] is what sampled() would say after replay i, and
-  // length() grows as if they had been steps. invalid_argument, and nothing taken, where fewer ran.
+  // length() grows as if they had been steps. invalid_argument, and nothing taken, where fewer ran,
+  // or another text has taken the place of theirs. Replays have no logits() nor sampled() until all
+  // that ran are taken.
   virtual Result<void> take_replays(std::span<std::int32_t> tokens);
   // Bytes per second that a plain read kernel reaches on this device; 0 for the cpu executor.
   // Measured on the first call, which takes about 0.1 s and some scratch memory.
