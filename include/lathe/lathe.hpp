@@ -169,7 +169,7 @@ class Model : public Handle<lathe_model, lathe_model_close> {
     return result_of(status, info);
   }
   Result<lathe_model_report> report(std::int32_t context = 0,
-                                    std::int32_t kv_format = LATHE_KV_F16) const {
+                                    std::int32_t kv_format = LATHE_KV_F32) const {
     auto report = sized<lathe_model_report>();
     const lathe_status status = lathe_model_get_report(get(), context, kv_format, &report);
     return result_of(status, report);

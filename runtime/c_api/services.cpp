@@ -31,17 +31,22 @@ lathe_status lathe_session_capture_kv(lathe_session* session, std::int32_t posit
   return with_session(session, [&](Session& open) -> Result<void> {
     LATHE_NOT_NULL(vectors);
     if (!keys != !values) return null_argument(keys ? "values" : "keys");
-    LATHE_ASSIGN(const KvCapture capture, open.capture_kv(positions, most));
-    if (keys && room < std::ssize(capture.keys))
+    // Nothing but its checks where only the number is wanted.
+    LATHE_ASSIGN(const KvCapture capture,
+                 open.capture_kv(positions, keys ? most : std::min(most, 0)));
+    if (!keys) {
+      const std::int64_t heads = open.plan().spec.kv_heads;
+      *vectors = std::int32_t(std::min<std::int64_t>(positions * heads, most));
+      return {};
+    }
+    if (room < std::ssize(capture.keys))
       return Error{Code::invalid_argument,
                    fmt::format("There is room for {} floats; the capture has {} of keys and as "
                                "many of values.",
                                room, capture.keys.size()),
                    {}};
-    if (keys) {
-      std::ranges::copy(capture.keys, keys);
-      std::ranges::copy(capture.values, values);
-    }
+    std::ranges::copy(capture.keys, keys);
+    std::ranges::copy(capture.values, values);
     *vectors = capture.vectors;
     return {};
   });

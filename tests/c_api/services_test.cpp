@@ -106,6 +106,12 @@ TEST_F(ServiceFunctions, CaptureIntoTheCallersMemory) {
                  LATHE_INVALID_ARGUMENT, "values");
   EXPECT_REFUSED(lathe_session_capture_kv(session_.get(), 4, 5, nullptr, nullptr, 0, &vectors),
                  LATHE_OUT_OF_RANGE, "4 were asked for");
+  EXPECT_REFUSED(lathe_session_capture_kv(session_.get(), 3, -1, nullptr, nullptr, 0, &vectors),
+                 LATHE_INVALID_ARGUMENT, "-1 vectors");
+  constexpr auto kAll = std::numeric_limits<std::int32_t>::max();
+  ASSERT_EQ(lathe_session_capture_kv(session_.get(), 3, kAll, nullptr, nullptr, 0, &vectors),
+            LATHE_OK);
+  EXPECT_EQ(vectors, 3 * kHeads);
 }
 
 TEST_F(ServiceFunctions, ReturnToASnapshot) {
@@ -133,7 +139,7 @@ TEST_F(ServiceFunctions, ReturnToASnapshot) {
   ASSERT_EQ(lathe_session_get_length(other.get(), &length), LATHE_OK);
   EXPECT_EQ(length, 0);
   EXPECT_REFUSED(lathe_session_get_sampled(other.get(), &token), LATHE_INVALID_ARGUMENT,
-                 "first step");
+                 "next step");
   EXPECT_REFUSED(lathe_session_snapshot(other.get(), 1, &snapshot), LATHE_OUT_OF_RANGE, "1 were");
   EXPECT_REFUSED(lathe_session_snapshot(other.get(), 0, nullptr), LATHE_INVALID_ARGUMENT,
                  "snapshot");

@@ -27,6 +27,7 @@ TEST(Wrapper, DecodesAndMoves) {
   api::Session session = *std::move(opened);
   EXPECT_EQ(opened->get(), nullptr);
   const api::Model moved = *std::move(model);
+  EXPECT_EQ(moved.report(16)->kv_bytes, moved.report(16, LATHE_KV_F32)->kv_bytes);  // as a session
 
   const std::vector<std::int32_t> prompt = {3, 77};
   ASSERT_TRUE(session.feed(prompt));
