@@ -42,7 +42,7 @@ std::int32_t join(Batch& self, float temperature, int top_k, float top_p, float 
   sampling.top_p = top_p;
   sampling.min_p = min_p;
   sampling.repeat_penalty = repeat_penalty;
-  sampling.repeat_last = repeat_last;
+  sampling.repeat_last = checked_repeat_last(repeat_last);
   sampling.seed = seed;
   return self.run([&](api::Batch& open) { return open.join(sampling); });
 }
@@ -61,8 +61,10 @@ std::int32_t draft(void* user, const std::int32_t* tokens, std::int32_t count, s
   const nb::gil_scoped_acquire acquired;
   std::int32_t drafted = 0;
   static_cast<Callback*>(user)->try_to([&](const nb::object& drafter) {
-    const auto answer = nb::cast<std::vector<std::int32_t>>(
-        drafter(std::vector<std::int32_t>(tokens, tokens + count), most));
+    const nb::object drafts_of = drafter(std::vector<std::int32_t>(tokens, tokens + count), most);
+    std::vector<std::int32_t> answer;
+    if (!nb::try_cast(drafts_of, answer))
+      throw nb::value_error("The drafter must return a sequence of tokens.");
     drafted = std::int32_t(std::min(answer.size(), std::size_t(most)));
     std::copy_n(answer.begin(), drafted, drafts);
   });
@@ -73,13 +75,20 @@ std::int32_t draft(void* user, const std::int32_t* tokens, std::int32_t count, s
 std::pair<std::vector<std::int32_t>, std::vector<std::int32_t>> generate_with_drafts(
     Batch& self, std::int32_t sequence, std::int32_t token, int count, int most, int longest,
     nb::object drafter) {
+  const std::size_t wanted = checked_count(count);
+  if (most < 1 || longest < 1)  // in C a 0 stands for what is usual
+    throw nb::value_error("A run with drafts has 1 or more in a step, after 1 token or more.");
+  const lathe_session_info info = self.use([](api::Batch& open) { return value_of(open.info()); });
+  if (count > info.context)
+    throw std::invalid_argument("The context of " + std::to_string(info.context) +
+                                " positions has no room for " + std::to_string(count) + " tokens.");
   Callback callback(std::move(drafter));
   auto options = api::sized<lathe_draft_options>();
   options.drafter = callback.given() ? draft : nullptr;
   options.drafter_user = &callback;
   options.most = most;
   options.longest = longest;
-  std::vector<std::int32_t> tokens(std::size_t(std::max(count, 0)));
+  std::vector<std::int32_t> tokens(wanted);
   return self.use([&](api::Batch& open) {
     const auto counts =
         unlocked([&] { return open.generate_with_drafts(sequence, token, tokens, options); });
@@ -158,7 +167,7 @@ void bind_results(nb::class_<Batch>& batch) {
             const auto words = words_of(allowed);
             return self.run([&](api::Batch& open) { return open.choose(row, words); });
           },
-          "row"_a, "allowed"_a.none())
+          "row"_a, "allowed"_a.none().noconvert())
       .def(
           "read_kv",
           [](Batch& self, int sequence, KvPart part, int layer, int first, int positions) {

@@ -109,6 +109,19 @@ inline std::span<const std::uint32_t> words_of(const std::optional<GivenWords>& 
   return {allowed->data(), allowed->size()};
 }
 
+// What is asked for by number: not less than nothing.
+inline std::size_t checked_count(int count) {
+  if (count < 0) throw nb::value_error("A count cannot be below 0.");
+  return std::size_t(count);
+}
+
+// In C a 0 stands for what is usual.
+inline int checked_repeat_last(int last) {
+  if (last == 0)
+    throw nb::value_error("repeat_last is 1 or more; a repeat_penalty of 1 looks at no token.");
+  return last;
+}
+
 // `read` and `write` move the numbers of some positions of a layer.
 template <typename Handle, typename Read>
 Floats<3> read_kv(Opened<Handle>& self, KvPart part, int layer, int first, int positions,
@@ -128,6 +141,13 @@ Floats<3> read_kv(Opened<Handle>& self, KvPart part, int layer, int first, int p
 template <typename Handle, typename Write>
 void write_kv(Opened<Handle>& self, KvPart part, int layer, int first, const GivenFloats& values,
               const Write& write) {
+  const lathe_session_info info = self.use([](Handle& open) { return value_of(open.info()); });
+  if (std::int64_t(values.shape(1)) != info.kv_heads ||
+      std::int64_t(values.shape(2)) != info.head_dim)
+    throw std::invalid_argument(
+        "Keys and values are by position, KV head and element: each position has " +
+        std::to_string(info.kv_heads) + " x " + std::to_string(info.head_dim) + " of them, not " +
+        std::to_string(values.shape(1)) + " x " + std::to_string(values.shape(2)) + ".");
   const lathe_kv_range range = {number(part), layer, first, std::int32_t(values.shape(0))};
   self.use([&](Handle& open) {
     expect(unlocked([&] { return write(open, range, std::span(values.data(), values.size())); }));

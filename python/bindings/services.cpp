@@ -42,9 +42,13 @@ std::pair<Floats<3>, Floats<3>> capture_kv(Session& self, int positions, int mos
 }
 
 Floats<1> read_logits(Session& self, int first, int count) {
-  std::vector<float> values(std::size_t(std::max(count, 0)));
+  const std::size_t wanted = checked_count(count);
+  const int vocabulary =
+      self.use([](api::Session& open) { return value_of(open.info()).vocabulary; });
+  // More than there are is refused before anything is written.
+  std::vector<float> values(count > vocabulary ? 1 : wanted);
   self.use([&](api::Session& open) {
-    expect(unlocked([&] { return open.read_logits(first, values); }));
+    expect(unlocked([&] { return open.read_logits(first, {values.data(), wanted}); }));
   });
   return copied(std::span(values));
 }
@@ -116,7 +120,7 @@ void bind_services(nb::class_<Session>& session) {
           },
           "snapshot"_a)
       .def("read_logits", &read_logits, "first"_a, "count"_a)
-      .def("likeliest", &likeliest, "most"_a, "allowed"_a = nb::none(),
+      .def("likeliest", &likeliest, "most"_a, "allowed"_a.noconvert() = nb::none(),
            "The allowed tokens with the greatest logits, and those, greatest first.")
       .def(
           "likeliest_of",
@@ -130,7 +134,7 @@ void bind_services(nb::class_<Session>& session) {
             const auto words = words_of(allowed);
             return self.run([&](api::Session& open) { return open.choose(words); });
           },
-          "allowed"_a.none(),
+          "allowed"_a.none().noconvert(),
           "What `sampled` would be if only these tokens were there; -1 where none can be chosen.");
 }
 

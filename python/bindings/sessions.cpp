@@ -66,7 +66,9 @@ void constrain(void* user, const std::int32_t* chosen, std::int32_t count, std::
   Run& run = *static_cast<Run*>(user);
   run.constraint.try_to([&](const nb::object& function) {
     const nb::object answer = function(std::vector<std::int32_t>(chosen, chosen + count));
-    const auto set = nb::cast<GivenWords>(answer);
+    GivenWords set;
+    if (!nb::try_cast(answer, set, false))
+      throw nb::value_error("The constraint must return what token_set() makes.");
     if (set.size() != std::size_t(words))
       throw nb::value_error("The constraint's set of tokens has another size than token_set()'s.");
     std::copy_n(set.data(), set.size(), allowed);
@@ -76,7 +78,10 @@ void constrain(void* user, const std::int32_t* chosen, std::int32_t count, std::
 std::vector<std::int32_t> generate(Session& self, std::int32_t token, int count,
                                    const std::vector<std::int32_t>& stops, nb::object listener,
                                    nb::object constraint) {
-  std::vector<std::int32_t> tokens(std::size_t(std::max(count, 0)));
+  const std::size_t wanted = checked_count(count);
+  const int context = self.use([](api::Session& open) { return value_of(open.info()).context; });
+  // More than there is room for is refused before anything is written.
+  std::vector<std::int32_t> tokens(count > context ? 1 : wanted);
   Run run{Callback(std::move(listener)), Callback(std::move(constraint))};
   auto options = api::sized<lathe_run_options>();
   options.stops = stops.data();
@@ -88,7 +93,9 @@ std::vector<std::int32_t> generate(Session& self, std::int32_t token, int count,
   options.constraint = run.constraint.given() ? constrain : nullptr;
   options.constraint_user = &run;
   self.use([&](api::Session& session) {
-    const auto chosen = unlocked([&] { return session.generate_until(token, tokens, options); });
+    const auto chosen = unlocked([&] {
+      return session.generate_until(token, {tokens.data(), wanted}, options);
+    });
     run.listener.rethrow();
     run.constraint.rethrow();
     tokens.resize(std::size_t(value_of(chosen)));
@@ -117,14 +124,14 @@ void set_sampling(Session& self, float temperature, int top_k, float top_p, floa
   sampling.top_p = top_p;
   sampling.min_p = min_p;
   sampling.repeat_penalty = repeat_penalty;
-  sampling.repeat_last = repeat_last;
+  sampling.repeat_last = checked_repeat_last(repeat_last);
   sampling.seed = seed;
   self.use([&](api::Session& session) { expect(session.set_sampling(sampling)); });
 }
 
 void bind_model(nb::module_& module) {
   using Info = lathe_model_info;
-  nb::class_<Model>(module, "Model", "A GGUF file, mapped and checked.")
+  nb::class_<Model>(module, "Model", "A GGUF file or a P64 container, mapped and checked.")
       .def(
           "__init__",
           [](Model* self, const std::string& path) {

@@ -1,4 +1,5 @@
-"""GPU kernels made for a model's shapes while the program runs, and GGUF models decoded with them.
+"""GPU kernels made for a model's shapes while the program runs, and language models decoded with
+them, from GGUF files and P64 containers.
 
 See docs/python.md. Kernels: Key, emit, Device. Models: Model, Session, Batch. Failures: Error."""
 

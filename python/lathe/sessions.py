@@ -64,6 +64,7 @@ class Session(_lathe.Session):
     def stream(self, token: int, count: int, stops: Sequence[int] = ()) -> Iterator[int]:
         """The same, token by token. Left early, the session is where the last token came from: that
         token is the next to be decoded."""
+        _check_count(count)
         left = count
         while left > 0:
             begin = self.length
@@ -87,6 +88,7 @@ class Session(_lathe.Session):
         """Feeds a prompt of at least one token, and generates what follows it."""
         if len(prompt) == 0:
             raise ValueError("The prompt is empty.")
+        _check_count(count)
         self.feed(prompt[:-1])
         return self.generate(prompt[-1], count, stops, listener, progress, constraint=constraint)
 
@@ -103,6 +105,11 @@ def session_stream(stream: Any) -> int:
     if stream is None:
         return 0
     return (current_stream() if stream == "current" else stream_handle(stream)) or LEGACY_STREAM
+
+
+def _check_count(count: int) -> None:
+    if count < 0:
+        raise ValueError("A count cannot be below 0.")
 
 
 def _listener(listener: Optional[Callable[[int], object]], told: Any,

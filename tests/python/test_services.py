@@ -35,8 +35,10 @@ def test_keys_and_values_go_out_and_in(open_session):
         with pytest.raises(lathe.Error) as raised:
             session.read_kv(*wrong)
         assert raised.value.status == lathe.Status.OUT_OF_RANGE
-    with pytest.raises(lathe.Error, match="values, not"):
-        session.write_kv(KEYS, 0, 0, numpy.zeros((1, 1, session.head_dim + 1), numpy.float32))
+    for heads, dim in ((1, session.head_dim + 1), (session.head_dim, session.kv_heads),
+                       (1, session.kv_heads * session.head_dim)):
+        with pytest.raises(ValueError, match=f"not {heads} x {dim}"):
+            session.write_kv(KEYS, 0, 0, numpy.zeros((1, heads, dim), numpy.float32))
 
 
 def test_a_snapshot_is_returned_to(open_session):
@@ -75,6 +77,15 @@ def test_likeliest_and_allowed_tokens(open_session):
         session.choose(none[:0])
     with pytest.raises(lathe.Error, match="words"):
         session.choose(none[:1])
+    for other in (numpy.float32, numpy.int64, numpy.uint8):  # would be other sets
+        with pytest.raises(TypeError):
+            session.choose(allowed.astype(other))
+        with pytest.raises(TypeError):
+            session.likeliest(3, allowed.astype(other))
+    with pytest.raises(lathe.Error, match="no 1000000000 logits"):
+        session.read_logits(0, 10**9)
+    with pytest.raises(ValueError, match="below 0"):
+        session.read_logits(0, -1)
     with pytest.raises(IndexError):
         lathe.token_set([session.vocabulary], session.vocabulary)
 
@@ -100,6 +111,9 @@ def test_a_constraint_is_kept(open_session):
         session.generate(1, 4, constraint=refuse)
     with pytest.raises(ValueError, match="another size"):
         session.generate(1, 4, constraint=lambda chosen: even[:1])
+    for wrong in (None, [1, 2], "set", even.astype(numpy.int64)):
+        with pytest.raises(ValueError, match=r"what token_set\(\) makes"):
+            session.generate(1, 4, constraint=lambda chosen, wrong=wrong: wrong)
     session.step(1)
 
 
@@ -134,4 +148,11 @@ def test_a_batch_decodes_what_each_would_alone(model_file):
         found, counts = batch.generate(c, 7, len(expected))
         assert found == expected and counts.steps + counts.accepted == len(expected)
         assert batch.read_kv(c, KEYS, 0, 0, 3).shape == (3, batch.kv_heads, batch.head_dim)
+        with pytest.raises(ValueError, match="sequence of tokens"):
+            batch.generate(c, 1, 4, drafter=lambda tokens, most: "draft")
+        for wrong in ({"count": -1}, {"count": 10**9}, {"most": 0}, {"longest": 0}):
+            with pytest.raises(ValueError):
+                batch.generate(c, 1, **{"count": 4, **wrong})
+        with pytest.raises(ValueError, match="repeat_last"):
+            batch.join(repeat_last=0)
         assert tiny_model.VOCABULARY == len(batch.logits(0))

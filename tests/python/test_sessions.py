@@ -106,8 +106,17 @@ def test_refusals_leave_the_session_usable(open_session):
     with pytest.raises(lathe.Error, match="no room for 5 more") as raised:
         session.generate(1, 5)
     assert raised.value.hint
-    with pytest.raises(lathe.Error, match="before the first step"):
+    with pytest.raises(lathe.Error, match="before the next step"):
         session.logits()
+    with pytest.raises(lathe.Error, match="no room for 2000000000 more"):
+        session.generate(1, 2 * 10**9)
+    for run in (session.generate, lambda *of: list(session.stream(*of)),
+                lambda token, count: session.complete([token, token], count)):
+        with pytest.raises(ValueError, match="below 0"):
+            run(1, -1)
+    with pytest.raises(ValueError, match="repeat_last"):
+        session.set_sampling(repeat_penalty=1.1, repeat_last=0)
+    assert session.length == 0 and session.generate(1, 0) == []
     with pytest.raises(TypeError):
         session.feed([1.5])
     with pytest.raises(ValueError, match="empty"):
