@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <new>
 
 #include "lathe/codegen/sampling.h"
 #include "runtime/no_memory.h"
@@ -37,11 +36,10 @@ Result<std::vector<ScoredToken>> likeliest_tokens(std::span<const float> logits,
                  {}};
   LATHE_TRY(check_token_set(allowed, int(logits.size())));
   std::vector<ScoredToken> best;
-  try {
+  LATHE_TRY(or_no_memory("the likeliest tokens", [&]() -> Result<void> {
     best.reserve(std::size_t(count));
-  } catch (const std::bad_alloc&) {
-    return no_memory("the likeliest tokens");
-  }
+    return {};
+  }));
   for (std::int32_t id = 0; id < std::ssize(logits); ++id) {
     const ScoredToken token{id, logits[std::size_t(id)]};
     if (std::isnan(token.logit) || !allows(allowed, id)) continue;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <new>
 
 #include "lathe/codegen/kernel_table.h"
 #include "runtime/no_memory.h"
@@ -23,13 +22,11 @@ HostChoice::HostChoice(const Plan& plan)
 
 Result<std::int32_t> HostChoice::choose(std::span<const float> logits, const ChoicePoint& at,
                                         TokenSet allowed) {
-  LATHE_TRY(check_token_set(allowed, int(logits.size())));
-  try {
+  LATHE_TRY(or_no_memory("the logits that are chosen from", [&]() -> Result<void> {
     logits_.assign(logits.begin(), logits.end());
     lists_.resize(std::size_t(top_k_.splits) * kMaxTopK);
-  } catch (const std::bad_alloc&) {
-    return no_memory("the logits that are chosen from");
-  }
+    return {};
+  }));
   for (std::int32_t id = 0; id < std::ssize(logits); ++id)
     if (!allows(allowed, id)) logits_[std::size_t(id)] = std::numeric_limits<float>::quiet_NaN();
   ChoicePoint point = at;

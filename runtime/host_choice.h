@@ -25,7 +25,8 @@ class HostChoice {
  public:
   // Of a plan that decodes one token.
   explicit HostChoice(const Plan& plan);
-  // -1: no token is allowed, or the logits of all that are are NaN. Allocates on the first call.
+  // -1: no token is allowed, or the logits of all that are are NaN. `allowed` has passed
+  // check_token_set(). Allocates on the first call.
   Result<std::int32_t> choose(std::span<const float> logits, const ChoicePoint& at,
                               TokenSet allowed);
 

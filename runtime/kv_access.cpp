@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <vector>
 
 #include "codegen/kernels/cached_rows.h"
@@ -123,21 +122,19 @@ void KvAccess::unpack(const std::byte* rows, int positions, float* values) const
 Result<void> KvAccess::read(const KvRange& range, std::span<float> values) const {
   LATHE_TRY(check_range(range, values.size()));
   if (range.positions == 0) return {};
-  try {
+  return or_no_memory("keys and values on their way to the caller", [&]() -> Result<void> {
     std::vector<std::byte> rows(std::size_t(range.positions) * row_bytes());
     const KvCopy copy = rows_of(range.part, range.layer, range.first, range.positions, rows.data());
     LATHE_TRY(move_({&copy, 1}, KvMove::to_host));
     unpack(rows.data(), range.positions, values.data());
-  } catch (const std::bad_alloc&) {
-    return no_memory("keys and values on their way to the caller");
-  }
-  return {};
+    return {};
+  });
 }
 
 Result<void> KvAccess::write(const KvRange& range, std::span<const float> values) const {
   LATHE_TRY(check_range(range, values.size()));
   if (range.positions == 0) return {};
-  try {
+  return or_no_memory("keys and values on their way to the cache", [&]() -> Result<void> {
     std::vector<std::byte> rows(std::size_t(range.positions) * row_bytes());
     const KernelKey key = heads_of(plan_);
     const float* from = values.data();
@@ -146,9 +143,7 @@ Result<void> KvAccess::write(const KvRange& range, std::span<const float> values
         store_cached(key, from, cache_row(key, rows.data(), p, head));
     const KvCopy copy = rows_of(range.part, range.layer, range.first, range.positions, rows.data());
     return move_({&copy, 1}, KvMove::to_cache);
-  } catch (const std::bad_alloc&) {
-    return no_memory("keys and values on their way to the cache");
-  }
+  });
 }
 
 Result<KvCapture> KvAccess::capture(int positions, int most) const {
@@ -162,7 +157,7 @@ Result<KvCapture> KvAccess::capture(int positions, int most) const {
   capture.head_dim = plan_.spec.head_dim;
   capture.vectors = int(std::min<std::int64_t>(std::int64_t{positions} * heads, most));
   const int needed = (capture.vectors + heads - 1) / heads;  // positions
-  try {
+  return or_no_memory("a capture of keys and values", [&]() -> Result<KvCapture> {
     const std::size_t of_layer = std::size_t(capture.vectors) * std::size_t(capture.head_dim);
     capture.keys.resize(std::size_t(plan_.spec.layers) * of_layer);
     capture.values.resize(capture.keys.size());
@@ -177,25 +172,21 @@ Result<KvCapture> KvAccess::capture(int positions, int most) const {
       std::copy_n(unpacked.begin(), of_layer,
                   to.begin() + std::ptrdiff_t(i / 2) * std::ptrdiff_t(of_layer));
     }
-  } catch (const std::bad_alloc&) {
-    return no_memory("a capture of keys and values");
-  }
-  return capture;
+    return std::move(capture);
+  });
 }
 
 Result<KvSnapshot> KvAccess::snapshot(int length, const GgufFile& file) const {
   LATHE_TRY(check_length(length));
   KvSnapshot snapshot;
-  try {
+  return or_no_memory("a snapshot of keys and values", [&]() -> Result<KvSnapshot> {
     snapshot.model_ = model_fingerprint(file, plan_);
     snapshot.format_ = plan_.options.kv;
     snapshot.tokens_.assign(tokens_.begin(), tokens_.begin() + length);
     snapshot.rows_.resize(2 * std::size_t(plan_.spec.layers) * std::size_t(length) * row_bytes());
     LATHE_TRY(move_(all_rows(length, snapshot.rows_.data()), KvMove::to_host));
-  } catch (const std::bad_alloc&) {
-    return no_memory("a snapshot of keys and values");
-  }
-  return snapshot;
+    return std::move(snapshot);
+  });
 }
 
 Result<void> KvAccess::check(const KvSnapshot& snapshot, const GgufFile& file) const {
@@ -219,19 +210,15 @@ Result<void> KvAccess::check(const KvSnapshot& snapshot, const GgufFile& file) c
 Result<void> KvAccess::restore(const KvSnapshot& snapshot) const {
   // Only read from.
   auto* rows = const_cast<std::byte*>(snapshot.rows_.data());
-  try {
+  return or_no_memory("the restoring of keys and values", [&]() -> Result<void> {
     return move_(all_rows(snapshot.length(), rows), KvMove::to_cache);
-  } catch (const std::bad_alloc&) {
-    return no_memory("the restoring of keys and values");
-  }
+  });
 }
 
 Result<void> KvAccess::clear() const {
-  try {
+  return or_no_memory("the clearing of keys and values", [&]() -> Result<void> {
     return move_(all_rows(plan_.options.context, nullptr), KvMove::clear);
-  } catch (const std::bad_alloc&) {
-    return no_memory("the clearing of keys and values");
-  }
+  });
 }
 
 }  // namespace lathe

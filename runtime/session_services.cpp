@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <new>
 
 #include "runtime/no_memory.h"
 #include "runtime/session_base.h"
@@ -49,11 +48,10 @@ Result<int> SessionBase::generate_constrained(std::int32_t token, std::span<std:
   if (tokens.empty()) return 0;
   LATHE_TRY(check_step(token, std::int64_t(tokens.size())));
   std::vector<std::uint32_t> allowed;
-  try {
+  LATHE_TRY(or_no_memory("a set of tokens", [&]() -> Result<void> {
     allowed.resize(token_set_words(plan_.spec.vocab));
-  } catch (const std::bad_alloc&) {
-    return no_memory("a set of tokens");
-  }
+    return {};
+  }));
   std::size_t count = 0;
   while (count < tokens.size() && !(cancelled && cancelled())) {
     LATHE_TRY(step(token));

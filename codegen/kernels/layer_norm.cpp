@@ -6,9 +6,7 @@ namespace lathe {
 namespace {
 
 Result<void> check(const KernelKey& key) {
-  LATHE_TRY(in_range("k", key.k, 1, 1 << 24));
-  LATHE_TRY(in_range("n", key.n, 1, 1 << 20));
-  LATHE_TRY(in_range("warps", key.warps, 1, 32));
+  LATHE_TRY(check_rows(key));
   LATHE_TRY(check_epsilon(key));
   if (key.format != Format::f32)
     return invalid("layer_norm weights are f32, not {}", row(key.format).name);
@@ -16,9 +14,7 @@ Result<void> check(const KernelKey& key) {
 }
 
 Geometry geometry(const KernelKey& key) {
-  return {.grid_x = static_cast<unsigned>(key.n),
-          .threads = static_cast<unsigned>(key.warps * 32),
-          .shared_bytes = key.warps > 1 ? static_cast<unsigned>(key.warps * 12) : 0u};
+  return block_per_row(key, 3);
 }
 
 std::vector<Param> params(const KernelKey& key) {

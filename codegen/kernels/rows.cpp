@@ -53,8 +53,20 @@ void set_operand(std::uint16_t* row, int i, double value) {
   row[dev::operand_at(i)] = f32_to_f16(static_cast<float>(value * kOperandFactor));
 }
 
+Result<void> check_rows(const KernelKey& key) {
+  LATHE_TRY(in_range("k", key.k, 1, 1 << 24));
+  LATHE_TRY(in_range("n", key.n, 1, 1 << 20));
+  return in_range("warps", key.warps, 1, 32);
+}
+
+Geometry block_per_row(const KernelKey& key, int shared_words) {
+  return {.grid_x = static_cast<unsigned>(key.n),
+          .threads = static_cast<unsigned>(key.warps * 32),
+          .shared_bytes = key.warps > 1 ? static_cast<unsigned>(key.warps * shared_words * 4) : 0u};
+}
+
 Result<void> check_epsilon(const KernelKey& key) {
-  if (!(key.epsilon >= 0) || !std::isfinite(key.epsilon))
+  if (!(key.epsilon >= 0))
     return invalid("epsilon is {}; it must be a finite number, at least 0", key.epsilon);
   return {};
 }

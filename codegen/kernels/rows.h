@@ -55,6 +55,10 @@ Result<void> in_range(const char* field, int value, int low, int high);
 Result<void> whole_blocks(const KernelKey& key);
 // epsilon is a finite number, at least 0.
 Result<void> check_epsilon(const KernelKey& key);
+// Kernels with a block for each of n rows of k values: the limits of k, n and warps, and the
+// launch, in which each of several warps leaves so many words for the others.
+Result<void> check_rows(const KernelKey& key);
+Geometry block_per_row(const KernelKey& key, int shared_words);
 // The format has tiles, and so has a matrix of this key's n and k.
 Result<void> has_tiles(const KernelKey& key);
 
@@ -87,13 +91,11 @@ void set_operand(std::uint16_t* row, int i, double value);
 inline Param position_in() {
   return {"position", Access::read, Element::i32, 4, 4, false, false};
 }
-inline Param blocks_in(const char* name, const KernelKey& key) {
-  const Matrix matrix = {key.format, key.n, key.k};
-  return {name,  Access::read, Element::blocks, matrix.block_bytes(), 16, false,
-          false, false,        matrix};
-}
 inline Param blocks_param(const char* name, const Matrix& matrix, Access access) {
   return {name, access, Element::blocks, matrix.block_bytes(), 16, false, false, false, matrix};
+}
+inline Param blocks_in(const char* name, const KernelKey& key) {
+  return blocks_param(name, {key.format, key.n, key.k}, Access::read);
 }
 // A matrix in tiles. The key has passed has_tiles().
 Param tiles_param(const char* name, const Matrix& matrix, Access access);

@@ -6,17 +6,13 @@ namespace lathe {
 namespace {
 
 Result<void> check(const KernelKey& key) {
-  LATHE_TRY(in_range("k", key.k, 1, 1 << 24));
-  LATHE_TRY(in_range("n", key.n, 1, 1 << 20));
-  LATHE_TRY(in_range("warps", key.warps, 1, 32));
+  LATHE_TRY(check_rows(key));
   if (!(key.scale > 0)) return invalid("scale is {}; it must be above 0", key.scale);
   return {};
 }
 
 Geometry geometry(const KernelKey& key) {
-  return {.grid_x = static_cast<unsigned>(key.n),
-          .threads = static_cast<unsigned>(key.warps * 32),
-          .shared_bytes = key.warps > 1 ? static_cast<unsigned>(key.warps * 8) : 0u};
+  return block_per_row(key, 2);
 }
 
 std::vector<Param> params(const KernelKey& key) {

@@ -36,14 +36,8 @@ void open_batch(Batch* self, const nb::handle& model, int sequences, int rows, E
 
 std::int32_t join(Batch& self, float temperature, int top_k, float top_p, float min_p,
                   float repeat_penalty, int repeat_last, std::uint64_t seed) {
-  auto sampling = api::sized<lathe_sampling>();
-  sampling.temperature = temperature;
-  sampling.top_k = top_k;
-  sampling.top_p = top_p;
-  sampling.min_p = min_p;
-  sampling.repeat_penalty = repeat_penalty;
-  sampling.repeat_last = checked_repeat_last(repeat_last);
-  sampling.seed = seed;
+  const lathe_sampling sampling =
+      sampling_of(temperature, top_k, top_p, min_p, repeat_penalty, repeat_last, seed);
   return self.run([&](api::Batch& open) { return open.join(sampling); });
 }
 

@@ -115,11 +115,19 @@ inline std::size_t checked_count(int count) {
   return std::size_t(count);
 }
 
-// In C a 0 stands for what is usual.
-inline int checked_repeat_last(int last) {
-  if (last == 0)
+inline lathe_sampling sampling_of(float temperature, int top_k, float top_p, float min_p,
+                                  float repeat_penalty, int repeat_last, std::uint64_t seed) {
+  if (repeat_last == 0)  // in C it stands for what is usual
     throw nb::value_error("repeat_last is 1 or more; a repeat_penalty of 1 looks at no token.");
-  return last;
+  auto sampling = api::sized<lathe_sampling>();
+  sampling.temperature = temperature;
+  sampling.top_k = top_k;
+  sampling.top_p = top_p;
+  sampling.min_p = min_p;
+  sampling.repeat_penalty = repeat_penalty;
+  sampling.repeat_last = repeat_last;
+  sampling.seed = seed;
+  return sampling;
 }
 
 // `read` and `write` move the numbers of some positions of a layer.

@@ -169,7 +169,7 @@ lathe_status lathe_batch_read_kv(lathe_batch* batch, std::int32_t sequence,
                                  const lathe_kv_range* range, float* values, std::int64_t count) {
   return with_batch(batch, [&](Batch& open) -> Result<void> {
     LATHE_ASSIGN(const KvRange of, kv_range_of(range));
-    LATHE_TRY(check_floats(values, count));
+    LATHE_TRY(check_array(values, "values", count));
     return open.read_kv(sequence, of, {values, std::size_t(count)});
   });
 }
@@ -179,7 +179,7 @@ lathe_status lathe_batch_write_kv(lathe_batch* batch, std::int32_t sequence,
                                   std::int64_t count) {
   return with_batch(batch, [&](Batch& open) -> Result<void> {
     LATHE_ASSIGN(const KvRange of, kv_range_of(range));
-    LATHE_TRY(check_floats(values, count));
+    LATHE_TRY(check_array(values, "values", count));
     return open.write_kv(sequence, of, {values, std::size_t(count)});
   });
 }

@@ -45,7 +45,7 @@ inline Error null_argument(const char* name) {
   if (!(argument)) return ::lathe::c_api::null_argument(#argument)
 
 // Ok when `count` values can be at `values`: none needs no array.
-inline Result<void> check_array(const void* values, const char* name, std::int32_t count) {
+inline Result<void> check_array(const void* values, const char* name, std::int64_t count) {
   if (count < 0) {
     return Error{Code::invalid_argument, fmt::format("The count of {} is {}.", name, count), {}};
   }

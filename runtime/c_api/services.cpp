@@ -11,7 +11,7 @@ lathe_status lathe_session_read_kv(lathe_session* session, const lathe_kv_range*
                                    float* values, std::int64_t count) {
   return with_session(session, [&](Session& open) -> Result<void> {
     LATHE_ASSIGN(const KvRange of, kv_range_of(range));
-    LATHE_TRY(check_floats(values, count));
+    LATHE_TRY(check_array(values, "values", count));
     return open.read_kv(of, {values, std::size_t(count)});
   });
 }
@@ -20,7 +20,7 @@ lathe_status lathe_session_write_kv(lathe_session* session, const lathe_kv_range
                                     const float* values, std::int64_t count) {
   return with_session(session, [&](Session& open) -> Result<void> {
     LATHE_ASSIGN(const KvRange of, kv_range_of(range));
-    LATHE_TRY(check_floats(values, count));
+    LATHE_TRY(check_array(values, "values", count));
     return open.write_kv(of, {values, std::size_t(count)});
   });
 }

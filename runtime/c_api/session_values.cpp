@@ -129,11 +129,4 @@ Result<KvRange> kv_range_of(const lathe_kv_range* range) {
                  range->first, range->positions};
 }
 
-Result<void> check_floats(const float* values, std::int64_t count) {
-  if (count < 0)
-    return Error{Code::invalid_argument, fmt::format("The count of values is {}.", count), {}};
-  if (count > 0 && !values) return null_argument("values");
-  return {};
-}
-
 }  // namespace lathe::c_api

@@ -17,8 +17,6 @@ std::int32_t number_of_kv_format(Format format);
 // None where there are no words.
 Result<TokenSet> token_set_of(const std::uint32_t* allowed, std::int32_t words);
 Result<KvRange> kv_range_of(const lathe_kv_range* range);
-// Ok when `count` floats can be at `values`.
-Result<void> check_floats(const float* values, std::int64_t count);
 
 // Runs the body of a function on an open session.
 template <typename Body>

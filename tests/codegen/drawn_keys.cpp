@@ -50,14 +50,7 @@ void change(KernelKey& key, const KeyField& field, verification::Random& random)
   if (field.integer) key.*field.integer = drawn_integer(random, key.*field.integer);
   if (field.real) key.*field.real = drawn_real(random);
   if (field.flag) key.*field.flag = !(key.*field.flag);
-  if (field.pairing) key.*field.pairing = static_cast<Pairing>(random.below(2));
-  if (field.activation) key.*field.activation = static_cast<Activation>(random.below(4));
-  if (field.operation) key.*field.operation = static_cast<Operation>(random.below(4));
-  if (field.layout) key.*field.layout = static_cast<Layout>(random.below(2));
-  if (field.format)
-    key.*field.format =
-        formats()[static_cast<std::size_t>(random.below(static_cast<int>(formats().size())))]
-            .format;
+  draw_name(key, field, random);
 }
 
 std::string launch_faults(const KernelRow& kernel, const KernelKey& key) {
@@ -92,6 +85,17 @@ KernelKey drawn_key(verification::Random& random) {
     --changes;
   }
   return key;
+}
+
+void draw_name(KernelKey& key, const KeyField& field, verification::Random& random) {
+  if (field.pairing) key.*field.pairing = static_cast<Pairing>(random.below(2));
+  if (field.activation) key.*field.activation = static_cast<Activation>(random.below(4));
+  if (field.operation) key.*field.operation = static_cast<Operation>(random.below(4));
+  if (field.layout) key.*field.layout = static_cast<Layout>(random.below(2));
+  if (field.format)
+    key.*field.format =
+        formats()[static_cast<std::size_t>(random.below(static_cast<int>(formats().size())))]
+            .format;
 }
 
 void set_another(KernelKey& key, const KeyField& field) {

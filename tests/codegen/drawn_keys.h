@@ -11,6 +11,9 @@ namespace lathe::testing {
 // A kernel that tests run, of any family, with one to four fields changed to values of any size.
 KernelKey drawn_key(verification::Random& random);
 
+// Draws the value of a field whose values have names: no number and no flag.
+void draw_name(KernelKey& key, const KeyField& field, verification::Random& random);
+
 // Gives the field another value than it has by default.
 void set_another(KernelKey& key, const KeyField& field);
 

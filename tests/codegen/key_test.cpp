@@ -32,14 +32,7 @@ KernelKey random_key(verification::Random& random) {
     if (field.integer) key.*field.integer = random.below(random.below(2) ? 10 : 1 << 30);
     if (field.real) key.*field.real = std::ldexp(random.uniform(0.5f, 1), random.below(100) - 50);
     if (field.flag) key.*field.flag = random.below(2);
-    if (field.pairing) key.*field.pairing = static_cast<Pairing>(random.below(2));
-    if (field.activation) key.*field.activation = static_cast<Activation>(random.below(4));
-    if (field.operation) key.*field.operation = static_cast<Operation>(random.below(4));
-    if (field.layout) key.*field.layout = static_cast<Layout>(random.below(2));
-    if (field.format)
-      key.*field.format =
-          formats()[static_cast<std::size_t>(random.below(static_cast<int>(formats().size())))]
-              .format;
+    testing::draw_name(key, field, random);
   }
   return key;
 }

@@ -7,12 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "emulation/emulator.h"
 #include "lathe/runtime/batch.h"
 #include "lathe/runtime/drafts.h"
 #include "runtime/session_base.h"
 #include "tests/runtime/batch_schedule.h"
-#include "tests/runtime/fake_driver.h"
+#include "tests/runtime/emulated_driver.h"
 #include "tests/runtime/tiny_model.h"
 #include "verification/random.h"
 
@@ -22,15 +21,6 @@ using verification::fresh_seed;
 using verification::Random;
 
 namespace {
-
-FakeOptions emulated(std::uint64_t seed) {
-  FakeOptions options;
-  options.multiprocessors = 3;
-  options.run_kernel = [seed](const KernelKey& key, std::span<void* const> arguments) {
-    return emulation::emulate(key, arguments, seed);
-  };
-  return options;
-}
 
 BatchOptions batch_options(Format kv) {
   BatchOptions options;
@@ -56,7 +46,7 @@ class EmulatedBatch : public ::testing::Test {
   }
 
   const std::uint64_t seed_ = fresh_seed();
-  FakeDriver fake_{emulated(seed_)};
+  FakeDriver fake_{emulated(3, seed_)};
 };
 
 TEST_F(EmulatedBatch, LogitsAreThoseOfASession) {

@@ -6,36 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "emulation/emulator.h"
-#include "emulation/persistent.h"
 #include "runtime/session_base.h"
-#include "tests/runtime/fake_driver.h"
+#include "tests/runtime/emulated_driver.h"
 #include "tests/runtime/tiny_model.h"
 #include "verification/random.h"
 
 namespace lathe::testing {
 namespace {
-
-FakeOptions emulated(int multiprocessors, std::uint64_t seed) {
-  FakeOptions options;
-  options.multiprocessors = multiprocessors;
-  options.run_kernel = [seed](const KernelKey& key, std::span<void* const> arguments) {
-    return emulation::emulate(key, arguments, seed);
-  };
-  options.run_persistent = [seed](const std::string& program, std::span<void* const> arguments) {
-    return emulation::emulate_persistent(program, arguments, seed);
-  };
-  return options;
-}
-
-SessionOptions options_for(ExecutorKind executor) {
-  SessionOptions options;
-  options.executor = executor;
-  options.plan.context = 32;
-  options.plan.fusion = Fusion::full;
-  options.disk_cache = false;
-  return options;
-}
 
 // The steps that a caller records into a graph of its own, with rules that change between replays.
 TEST(EmulatedSession, ReplaysOfMegaDecodeWhatGraphDecodes) {
@@ -43,7 +20,7 @@ TEST(EmulatedSession, ReplaysOfMegaDecodeWhatGraphDecodes) {
     FakeDriver fake(emulated(3, verification::fresh_seed()));
     std::vector<std::int32_t> expected(6), found(6);
     {
-      SessionOptions options = options_for(ExecutorKind::graph);
+      SessionOptions options = emulated_options(ExecutorKind::graph);
       options.context = fake.make_context();
       options.stream = fake.make_stream();
       const auto file = make_model(fusible(tiny_llama()));

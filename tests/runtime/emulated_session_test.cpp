@@ -8,37 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "emulation/emulator.h"
-#include "emulation/persistent.h"
 #include "runtime/session_base.h"
 #include "tests/runtime/drawn_text.h"
-#include "tests/runtime/fake_driver.h"
+#include "tests/runtime/emulated_driver.h"
 #include "tests/runtime/tiny_model.h"
 #include "verification/random.h"
 
 namespace lathe::testing {
 namespace {
-
-FakeOptions emulated(int multiprocessors, std::uint64_t seed) {
-  FakeOptions options;
-  options.multiprocessors = multiprocessors;
-  options.run_kernel = [seed](const KernelKey& key, std::span<void* const> arguments) {
-    return emulation::emulate(key, arguments, seed);
-  };
-  options.run_persistent = [seed](const std::string& program, std::span<void* const> arguments) {
-    return emulation::emulate_persistent(program, arguments, seed);
-  };
-  return options;
-}
-
-SessionOptions options_for(ExecutorKind executor) {
-  SessionOptions options;
-  options.executor = executor;
-  options.plan.context = 32;
-  options.plan.fusion = Fusion::full;
-  options.disk_cache = false;
-  return options;
-}
 
 struct Decoded {
   std::vector<std::int32_t> ids;
@@ -50,7 +27,7 @@ struct Decoded {
 Decoded decode(const TinyModel& model, ExecutorKind executor, int multiprocessors, Format kv,
                std::uint64_t seed) {
   FakeDriver fake(emulated(multiprocessors, seed));
-  SessionOptions options = options_for(executor);
+  SessionOptions options = emulated_options(executor);
   options.plan.kv = kv;
   Decoded out;
   {
@@ -127,7 +104,7 @@ TEST(EmulatedSession, SnapshotsGoFromExecutorToExecutor) {
   FakeDriver fake(emulated(3, verification::fresh_seed()));
   std::vector<std::unique_ptr<Session>> sessions;
   for (const ExecutorKind executor : {ExecutorKind::graph, ExecutorKind::mega})
-    sessions.push_back(open_session(file, options_for(executor), fake.platform()).value());
+    sessions.push_back(open_session(file, emulated_options(executor), fake.platform()).value());
   std::vector<std::vector<float>> keys;
   for (const auto& session : sessions) {
     for (const std::int32_t token : {3, 50, 7, 7}) ASSERT_TRUE(session->step(token));
@@ -160,8 +137,8 @@ TEST(EmulatedSession, StopTokensEndARun) {
        {ExecutorKind::mega, ExecutorKind::graph, ExecutorKind::eager, ExecutorKind::cpu}) {
     SCOPED_TRACE(executor_name(executor));
     FakeDriver fake(emulated(3, verification::fresh_seed()));
-    const auto session =
-        open_session(make_model(fusible(tiny_llama())), options_for(executor), fake.platform());
+    const auto session = open_session(make_model(fusible(tiny_llama())), emulated_options(executor),
+                                      fake.platform());
     ASSERT_TRUE(session) << session.error().text();
     std::vector<std::int32_t> all(9), some(9), told;
     ASSERT_TRUE((*session)->generate(5, all));
@@ -189,7 +166,7 @@ TEST(EmulatedSession, StopTokensEndARun) {
 TEST(EmulatedSession, DrawnTokensAndLikeliestOnesMayAlternate) {
   FakeDriver fake(emulated(3, verification::fresh_seed()));
   const auto session = open_session(make_model(fusible(tiny_llama())),
-                                    options_for(ExecutorKind::mega), fake.platform())
+                                    emulated_options(ExecutorKind::mega), fake.platform())
                            .value();
   std::vector<std::int32_t> expected(4), tokens(3);
   ASSERT_TRUE(session->generate(5, expected));
@@ -209,7 +186,7 @@ TEST(EmulatedSession, DrawnTokensAndLikeliestOnesMayAlternate) {
 TEST(EmulatedSession, ARunIsToldOfItsOwnTokensOnly) {
   FakeDriver fake(emulated(3, verification::fresh_seed()));
   const auto session = open_session(make_model(fusible(tiny_llama())),
-                                    options_for(ExecutorKind::mega), fake.platform())
+                                    emulated_options(ExecutorKind::mega), fake.platform())
                            .value();
   std::vector<std::int32_t> tokens(3), told;
   ASSERT_TRUE(session->feed(std::vector{4, 5, 6, 7}));
@@ -229,7 +206,7 @@ TEST(EmulatedSession, ARunIsToldOfItsOwnTokensOnly) {
 TEST(EmulatedSession, WhatAListenerThrowsComesOutAfterTheRun) {
   FakeDriver fake(emulated(3, verification::fresh_seed()));
   const auto session = open_session(make_model(fusible(tiny_llama())),
-                                    options_for(ExecutorKind::mega), fake.platform())
+                                    emulated_options(ExecutorKind::mega), fake.platform())
                            .value();
   std::vector<std::int32_t> all(6), tokens(3), rest(3);
   ASSERT_TRUE(session->generate(5, all));
@@ -266,7 +243,7 @@ TEST(EmulatedSession, EveryExecutorSamplesTheSame) {
   for (const Sampling& sampling : kSamplingRules) {
     const auto text = [&](ExecutorKind kind) {
       FakeDriver fake(emulated(3, verification::fresh_seed()));
-      const auto session = open_session(file, options_for(kind), fake.platform()).value();
+      const auto session = open_session(file, emulated_options(kind), fake.platform()).value();
       return drawn_text(*session, sampling, 6, 8);
     };
     const auto expected = text(ExecutorKind::eager);
@@ -282,7 +259,7 @@ struct Read {
 };
 Read read_prompt(const TinyModel& model, ExecutorKind executor, Format kv, int chunk) {
   FakeDriver fake(emulated(3, verification::fresh_seed()));
-  SessionOptions options = options_for(executor);
+  SessionOptions options = emulated_options(executor);
   options.plan.kv = kv;
   options.plan.chunk = chunk;
   Read out;
@@ -338,7 +315,7 @@ TEST(EmulatedPrefill, LeavesWhatDecodingLeaves) {
 TEST(EmulatedPrefill, TheRepeatPenaltySeesThePrompt) {
   const auto text = [](int chunk) {
     FakeDriver fake(emulated(3, verification::fresh_seed()));
-    SessionOptions options = options_for(ExecutorKind::mega);
+    SessionOptions options = emulated_options(ExecutorKind::mega);
     options.plan.chunk = chunk;
     const auto session =
         open_session(make_model(fusible(tiny_llama())), options, fake.platform()).value();
@@ -356,7 +333,7 @@ TEST(EmulatedPrefill, TheRepeatPenaltySeesThePrompt) {
 TEST(EmulatedPrefill, WhatIsRefusedIsRefusedBeforeAnyLaunch) {
   FakeDriver fake(emulated(3, 1));
   const auto session = open_session(make_model(fusible(tiny_llama())),
-                                    options_for(ExecutorKind::graph), fake.platform())
+                                    emulated_options(ExecutorKind::graph), fake.platform())
                            .value();
   EXPECT_EQ(session->report().chunk, 32);  // no more than the context
   std::vector<std::int32_t> prompt(33, 1);
@@ -376,7 +353,8 @@ TEST(EmulatedPrefill, TheNotesSayWhyThereIsNone) {
   TinyModel model = fusible(tiny_llama());
   model.head_dim = model.rotary = 40;
   const auto session =
-      open_session(make_model(model), options_for(ExecutorKind::graph), fake.platform()).value();
+      open_session(make_model(model), emulated_options(ExecutorKind::graph), fake.platform())
+          .value();
   EXPECT_EQ(session->report().chunk, 0);
   const auto& notes = session->report().notes;
   EXPECT_TRUE(std::ranges::any_of(notes, [](const std::string& note) {

@@ -20,46 +20,19 @@ void expect_clear(const Error& error, const std::string& failed, CUresult status
   EXPECT_NE(error.text().find("status: CUDA_ERROR_FAKE"), std::string::npos) << error.text();
 }
 
-struct FailureCase {
-  ExecutorKind kind;
-  CUresult status;
-};
-
-class FailureTest : public ::testing::TestWithParam<FailureCase> {};
-
-TEST_P(FailureTest, OfEachCallOfASession) {
-  const auto [kind, status] = GetParam();
-  const auto file = make_model(1);
+// Takes the calls that `use` makes of a driver in turn and makes each fail: what it returns is then
+// a clear error, or what failed only gives something back.
+template <typename Use>
+void fail_each_call(CUresult status, const Use& use) {
   int failures = 0;
   bool reached_the_end = false;
   for (int index = 0; !reached_the_end; ++index) {
     FakeDriver fake({.execute = false});
     fake.fail_call(index, status);
-    {
-      SessionOptions options;
-      options.executor = kind;
-      options.plan.context = 16;
-      options.disk_cache = false;
-      Result<void> outcome;
-      auto session = open_session(file, options, fake.platform());
-      if (!session) {
-        outcome = session.error();
-      } else {
-        outcome = (*session)->set_sampling({.temperature = 1});
-        if (outcome) outcome = (*session)->step(1);
-        if (outcome) outcome = (*session)->rollback(0);
-        std::vector<std::int32_t> tokens(2);
-        if (outcome) outcome = (*session)->generate(2, tokens);
-        if (auto token = (*session)->sampled(); outcome && !token) outcome = token.error();
-        if (auto logits = (*session)->logits(); outcome && !logits) outcome = logits.error();
-        if (auto rate = (*session)->read_rate(); outcome && !rate) outcome = rate.error();
-      }
-      if (!outcome) {
-        ++failures;
-        expect_clear(outcome.error(), fake.failed_call(), status);
-      }
+    if (const Result<void> outcome = use(fake.platform()); !outcome) {
+      ++failures;
+      expect_clear(outcome.error(), fake.failed_call(), status);
     }
-    // What fails without an error is only what gives something back.
     const std::string failed = fake.failed_call();
     reached_the_end = failed.empty();
     // A context that cannot be entered is gone, and its handles with it; all else is given back.
@@ -70,6 +43,34 @@ TEST_P(FailureTest, OfEachCallOfASession) {
     ASSERT_LT(index, 5000);
   }
   EXPECT_GT(failures, 100);
+}
+
+struct FailureCase {
+  ExecutorKind kind;
+  CUresult status;
+};
+
+class FailureTest : public ::testing::TestWithParam<FailureCase> {};
+
+TEST_P(FailureTest, OfEachCallOfASession) {
+  const auto file = make_model(1);
+  SessionOptions options;
+  options.executor = GetParam().kind;
+  options.plan.context = 16;
+  options.disk_cache = false;
+  fail_each_call(GetParam().status, [&](const Platform& platform) -> Result<void> {
+    const auto session = open_session(file, options, platform);
+    if (!session) return session.error();
+    Result<void> outcome = (*session)->set_sampling({.temperature = 1});
+    if (outcome) outcome = (*session)->step(1);
+    if (outcome) outcome = (*session)->rollback(0);
+    std::vector<std::int32_t> tokens(2);
+    if (outcome) outcome = (*session)->generate(2, tokens);
+    if (auto token = (*session)->sampled(); outcome && !token) outcome = token.error();
+    if (auto logits = (*session)->logits(); outcome && !logits) outcome = logits.error();
+    if (auto rate = (*session)->read_rate(); outcome && !rate) outcome = rate.error();
+    return outcome;
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FailureTest,
@@ -106,28 +107,10 @@ TEST(BatchFailure, OfEachCall) {
   options.session.disk_cache = false;
   options.sequences = 2;
   options.rows = 4;
-  int failures = 0;
-  bool reached_the_end = false;
-  for (int index = 0; !reached_the_end; ++index) {
-    FakeDriver fake({.execute = false});
-    fake.fail_call(index, CUDA_ERROR_UNKNOWN);
-    {
-      const auto batch = open_batch(file, options, fake.platform());
-      const Result<void> outcome = batch ? use(**batch) : batch.error();
-      if (!outcome) {
-        ++failures;
-        expect_clear(outcome.error(), fake.failed_call(), CUDA_ERROR_UNKNOWN);
-      }
-    }
-    const std::string failed = fake.failed_call();
-    reached_the_end = failed.empty();
-    if (failed != "cuCtxPushCurrent") {
-      EXPECT_EQ(fake.leaks(), "") << failed;
-    }
-    EXPECT_EQ(fake.violations(), std::vector<std::string>{}) << failed;
-    ASSERT_LT(index, 5000);
-  }
-  EXPECT_GT(failures, 100);
+  fail_each_call(CUDA_ERROR_UNKNOWN, [&](const Platform& platform) -> Result<void> {
+    const auto batch = open_batch(file, options, platform);
+    return batch ? use(**batch) : batch.error();
+  });
 }
 
 TEST(FailureRecovery, AFailedStepCanBeTakenAgain) {

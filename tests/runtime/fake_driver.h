@@ -30,7 +30,7 @@ struct FakeOptions {
   bool stream_memory_operations = true;
   int shared_memory = 227 * 1024;  // that a block may ask for
   int multiprocessors = 4;
-  int cache_bytes = 64 * 1024;  // of the L2 cache
+  int cache_bytes = 64 * 1024;        // of the L2 cache
   int blocks_per_multiprocessor = 1;  // that may run at once
   // In place of a kernel's oracle; and what a persistent kernel does, by its Program's text(): else
   // nothing.
