@@ -14,7 +14,10 @@ typedef float f32;
 
 static_assert(sizeof(u64) == 8 && sizeof(u32) == 4 && sizeof(u16) == 2, "device integer widths");
 
-// Loads and stores of these are one 16-byte instruction.
+// Loads and stores of these are one instruction of 8 or 16 bytes.
+struct alignas(8) u32x2 {
+  u32 x, y;
+};
 struct alignas(16) u32x4 {
   u32 x, y, z, w;
 };

@@ -5,12 +5,13 @@
 
 namespace lathe::dev {
 
-// Four consecutive numbers from `at` on, a multiple of four.
+// Four consecutive numbers from `at` on, a multiple of four. Halves are joined to words, not to one
+// u64: of that, ptxas 13.0 writes one word to the other's register.
 LATHE_DEVICE void store_four(void* y, i64 at, const f32* values, int halves) {
   if (halves) {
     const u32 low = f32_to_f16(values[0]) | static_cast<u32>(f32_to_f16(values[1])) << 16;
     const u32 high = f32_to_f16(values[2]) | static_cast<u32>(f32_to_f16(values[3])) << 16;
-    *reinterpret_cast<u64*>(static_cast<u16*>(y) + at) = static_cast<u64>(high) << 32 | low;
+    *reinterpret_cast<u32x2*>(static_cast<u16*>(y) + at) = {low, high};
   } else {
     *reinterpret_cast<f32x4*>(static_cast<f32*>(y) + at) = {values[0], values[1], values[2],
                                                             values[3]};
