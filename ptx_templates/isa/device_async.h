@@ -16,6 +16,17 @@ LATHE_DEVICE u32 shared_address(const void* p) {
 #endif
 }
 
+// 16 bytes of shared memory in one load. NVRTC may make several of one that is only written as a
+// dereference, and which ones it chooses varies from run to run.
+LATHE_DEVICE f32x4 shared_f32x4(const f32* p) {
+  f32x4 v;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(shared_address(p))
+               : "memory");
+  return v;
+}
+
 // Accesses that other blocks of the grid take part in. Relaxed: each is atomic and sees what has
 // reached the L2 cache, with no order among different addresses.
 LATHE_DEVICE u32 load_relaxed(const u32* p) {

@@ -13,6 +13,9 @@ void pause_for_memory();
 
 namespace lathe::dev {
 
+LATHE_DEVICE f32x4 shared_f32x4(const f32* p) {
+  return *reinterpret_cast<const f32x4*>(p);
+}
 LATHE_DEVICE u32 load_relaxed(const u32* p) {
   return *p;
 }

@@ -85,7 +85,7 @@ LATHE_DEVICE void score_pair(const AttendTile<Kv, kVec>& keys, int u, const f32*
     for (int h = 0; h < kPadded; ++h) {
       if (i == 0) a[h] = b[h] = 0;
       if (h >= s.heads) continue;
-      const f32x4 q = *reinterpret_cast<const f32x4*>(query + h * query_stride + i);
+      const f32x4 q = shared_f32x4(query + h * query_stride + i);
       a[h] = fma(q.x, key[0][i], a[h]);
       b[h] = fma(q.x, key[1][i], b[h]);
       a[h] = fma(q.y, key[0][i + 1], a[h]);

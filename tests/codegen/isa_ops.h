@@ -49,6 +49,16 @@ LATHE_OP isa_stream(const u32* in0, const u32*, const u32*, u32* out, int thread
   out[i] = i % 4 == 0 ? v.x : i % 4 == 1 ? v.y : i % 4 == 2 ? v.z : v.w;
 }
 
+// The line of shared memory that holds the thread's word.
+LATHE_OP isa_shared_line(const u32* in0, const u32*, const u32*, u32* out, int threads) {
+  u32* shared = reinterpret_cast<u32*>(shared_memory());
+  const int i = isa_index(threads), t = thread_index();
+  shared[t] = in0[i];
+  block_barrier();
+  const f32x4 v = shared_f32x4(reinterpret_cast<const f32*>(shared) + t / 4 * 4);
+  out[i] = as_u32(t % 4 == 0 ? v.x : t % 4 == 1 ? v.y : t % 4 == 2 ? v.z : v.w);
+}
+
 // Through shared memory, to the mirrored thread of the block.
 LATHE_OP isa_block_barrier(const u32* in0, const u32*, const u32*, u32* out, int threads) {
   u32* shared = reinterpret_cast<u32*>(shared_memory());
@@ -244,7 +254,7 @@ LATHE_OP isa_turns(const u32* in0, const u32* in1, const u32* in2, u32* out, int
   X(fma) X(divide) X(square_root) X(round_even) X(f16_to_f32) X(f32_to_f16) X(byte_permute) \
   X(funnel_right) X(shuffle) X(shuffle_f32) X(shuffle_xor) X(shuffle_xor_f32) X(warp_sum) \
   X(warp_max) X(indices) X(add_multiply) X(integer_to_f32) X(exponential) X(silu) X(gelu_tanh) X(gelu_erf) \
-  X(stream) X(block_barrier) X(warp_barrier) X(sine) X(turns) X(ballot) X(pinned) X(uniform) X(elected) X(dot4) X(mma_u8_k32) \
+  X(stream) X(shared_line) X(block_barrier) X(warp_barrier) X(sine) X(turns) X(ballot) X(pinned) X(uniform) X(elected) X(dot4) X(mma_u8_k32) \
   X(mma_s8_k32) X(mma_u8_k16) X(mma_f16_k16) X(mma_bf16_k16) X(store_to_host) X(relaxed_u32) X(relaxed_u64) X(relaxed_u32x4) X(atomic_add) \
   X(atomic_sum) X(bulk_copy) X(dependents) \
   X(load_columns) X(load_transposed) X(copy_async) X(half2) X(half2_add) X(half2_multiply) X(half2_fma)
