@@ -47,8 +47,8 @@ void Comparison::add(std::span<const Bytes> expected, std::span<const Bytes> act
     if (params[p].access == Access::read || params[p].scratch) continue;
     if (params[p].element == Element::f16) {
       for (std::size_t i = 0; i < expected[p].size() / 2; ++i)
-        add_value(4, f16_to_f32(load<std::uint16_t>(expected[p], i)),
-                  f16_to_f32(load<std::uint16_t>(actual[p], i)), i);
+        add_half(f16_to_f32(load<std::uint16_t>(expected[p], i)),
+                 f16_to_f32(load<std::uint16_t>(actual[p], i)), i);
       continue;
     }
     if (case_.key.type == KernelType::append_tokens && params[p].element == Element::kv) {
@@ -120,6 +120,17 @@ void Comparison::add_appended(const Bytes& expected, const Bytes& actual) {
     for (std::size_t i = 0; i < should.size(); ++i)
       add_value(3, should[i], is[i], position * should.size() + i);
   }
+}
+
+// What is greater than f16 has, within the bound, may be the greatest there is or infinity.
+void Comparison::add_half(float expected, float actual, std::size_t at) {
+  constexpr float kGreatest = 65504;
+  const auto edge = static_cast<float>(kGreatest * (1 - row(case_.key.type).bound));
+  if (std::isinf(actual) && !std::isinf(expected) && std::abs(expected) >= edge)
+    actual = std::copysign(kGreatest, actual);
+  if (std::isinf(expected) && !std::isinf(actual) && std::abs(actual) >= edge)
+    expected = std::copysign(kGreatest, expected);
+  add_value(4, expected, actual, at);
 }
 
 void Comparison::add_value(std::size_t sum, float expected, float actual, std::size_t at) {

@@ -32,6 +32,7 @@ class Comparison {
   };
   void add_appended(const Bytes& expected, const Bytes& actual);
   bool add_attended(const Param& param, const Bytes& expected, const Bytes& actual);
+  void add_half(float expected, float actual, std::size_t at);
   void add_value(std::size_t sum, float expected, float actual, std::size_t at);
 
   KernelCase case_;

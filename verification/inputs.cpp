@@ -161,10 +161,15 @@ void fill_attention_partial(Bytes& bytes, Random& random, const KernelKey& key) 
   }
 }
 
+// About the score of a query of ones; with a scale of 0 all scores are 0.
+float score_factor(const KernelKey& key) {
+  return std::sqrt(static_cast<float>(key.head_dim)) * (key.scale == 0 ? 1 : key.scale);
+}
+
 // Projections and norm weights: scores of about 1, or 15.
 void fill_attend(Bytes& bytes, Random& random, const KernelCase& c, std::string_view name) {
   const float scores = c.values == Values::large ? 15.0f : 1.0f;
-  const float query = scores / (std::sqrt(static_cast<float>(c.key.head_dim)) * c.key.scale);
+  const float query = scores / score_factor(c.key);
   const int queries = c.key.heads * c.key.head_dim;
   for (int i = 0; i < static_cast<int>(bytes.size()) / 4; ++i) {
     float value = name == "qkv" ? random.normal() : random.uniform(0.5f, 1.5f);
@@ -287,9 +292,8 @@ void fill_input(Bytes& bytes, Random& random, const KernelCase& c, const Param& 
     return fill_attention_partial(bytes, random, c.key);
   if (c.key.type == KernelType::argmax_merge) return fill_argmax_partial(bytes, random, c);
   if (c.key.type == KernelType::attention) {
-    const float root = std::sqrt(static_cast<float>(c.key.head_dim));
     const float scores = c.values == Values::large ? 15.0f : 1.0f;
-    return fill(bytes, random, Values::random, scores / (root * c.key.scale));
+    return fill(bytes, random, Values::random, scores / score_factor(c.key));
   }
   if (c.key.type == KernelType::attend || c.key.type == KernelType::append_tokens)
     return fill_attend(bytes, random, c, name);

@@ -9,6 +9,7 @@
 
 #include "emulation/emulator.h"
 #include "tests/codegen/kernel_cases.h"
+#include "verification/comparison.h"
 
 namespace lathe::testing {
 namespace {
@@ -51,6 +52,28 @@ TEST(Verify, EveryTypeAgreesAtAnyPosition) {
       EXPECT_LE(verdict.error, row(key->type).bound) << text;
     }
   }
+}
+
+// Sums in another order may be the greatest f16 or, a little more, infinity.
+TEST(Verify, HalvesAtTheEndOfTheirRange) {
+  const KernelCase c = case_at(*parse_key("matmul.q8_0.k64.n20.nb20.b_q8_0.m5.w8.gated"), 0);
+  std::vector<Bytes> expected = make_arguments(c, 1);
+  run_oracle(c, expected);
+  const auto problem = [&](std::uint16_t should, std::uint16_t is) {
+    std::vector<Bytes> wanted = expected, found = expected;
+    const std::size_t y = expected.size() - 1;
+    std::memcpy(wanted[y].data(), &should, 2);
+    std::memcpy(found[y].data(), &is, 2);
+    Comparison comparison(c);
+    comparison.add(wanted, found);
+    return comparison.problem();
+  };
+  ASSERT_EQ(row(c.key.type).params(c.key).back().element, Element::f16);
+  EXPECT_EQ(problem(0x7bff, 0x7c00), "");
+  EXPECT_EQ(problem(0xfc00, 0xfbff), "");
+  EXPECT_NE(problem(0x7bff, 0xfc00), "");
+  EXPECT_NE(problem(0x7800, 0x7c00), "");
+  EXPECT_NE(problem(0x7c00, 0x7800), "");
 }
 
 TEST(Verify, CostIsOfAllPositionsThatAttentionSees) {
