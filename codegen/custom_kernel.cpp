@@ -5,6 +5,7 @@
 
 #include <bit>
 
+#include "codegen/back_edges.h"
 #include "codegen/routes.h"
 #include "codegen/stopwatch.h"
 
@@ -59,6 +60,7 @@ Result<Ptx> emit_custom_kernel(const CustomKernel& kernel, const Target& target,
   LATHE_ASSIGN(const Nvrtc* nvrtc, load_nvrtc(compilers.state()));
   ptx.compiler = nvrtc->version;
   LATHE_ASSIGN(ptx.text, nvrtc_compile_custom(kernel.source, kernel.name, target, *nvrtc));
+  if (wants_conditional_back_edges(target)) ptx.text = with_conditional_back_edges(ptx.text);
   ptx.milliseconds = emitting.milliseconds();
   return ptx;
 }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/back_edges.h"
 #include "codegen/device_sources.h"
 #include "codegen/routes.h"
 #include "codegen/stopwatch.h"
@@ -110,6 +111,7 @@ Result<Ptx> emit(const KernelKey& key, const Target& target, Route route,
         .with("key", key.text())
         .with("target", target.name())
         .with("route", route_name(route));
+  if (wants_conditional_back_edges(target)) *body = with_conditional_back_edges(*body);
   ptx.text = header_comment(key, ptx) + *body;
   ptx.milliseconds = emitting.milliseconds();
   return ptx;

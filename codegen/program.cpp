@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "codegen/back_edges.h"
 #include "codegen/kernels/matvec.h"
 #include "codegen/program_shape.h"
 #include "codegen/routes.h"
@@ -216,8 +217,8 @@ Result<Ptx> emit_program(const Program& program, const Target& target, const Com
   ptx.route = Route::nvrtc;
   ptx.target = target;
   ptx.compiler = nvrtc->version;
-  LATHE_ASSIGN(const std::string body,
-               nvrtc_compile(source, "the persistent kernel", target, *nvrtc));
+  LATHE_ASSIGN(std::string body, nvrtc_compile(source, "the persistent kernel", target, *nvrtc));
+  if (wants_conditional_back_edges(target)) body = with_conditional_back_edges(body);
   ptx.text = fmt::format("// {}\n// target {}, route nvrtc ({})\n\n{}", program.text(),
                          target.name(), ptx.compiler, body);
   ptx.milliseconds = emitting.milliseconds();

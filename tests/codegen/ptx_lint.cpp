@@ -172,10 +172,8 @@ class Lint {
 
   static int type_bytes(std::string_view type) {
     if (type.size() < 3 || type[0] != '.') return 0;
-    const int bits = std::string_view("bsuf").find(type[1]) == std::string_view::npos
-                         ? 0
-                         : number(type.substr(2));
-    return bits / 8;
+    if (std::string_view("bsuf").find(type[1]) == std::string_view::npos) return 0;
+    return number(type.substr(2)) / 8;
   }
 
   void declare(std::string_view name, const Declared& what) {
@@ -264,6 +262,12 @@ class Lint {
     check_features(opcode, s.line);
     if (starts_with_any(opcode, {"bra", "brx"})) {
       branch(s.line, tokens.back());
+      const auto before = [&](const auto& in) {
+        return labels_.contains({in.number, tokens.back()});
+      };
+      if (s.tokens[0] == "bra" || s.tokens[0] == "bra.uni")
+        if (compute_ / 10 == 12 && std::ranges::any_of(scopes_, before))
+          fault(s.line, text("an unconditional branch back to ", tokens.back()));
       if (opcode.starts_with("brx")) name_register(tokens.at(1), s.line, false);
       return;
     }

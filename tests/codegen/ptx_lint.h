@@ -22,6 +22,7 @@ struct PtxLaunch {
 // - accesses to another state space than that of the variable or register they name;
 // - parameters that are not the launch's in number and size, or blocks of another size;
 // - instructions that the stated PTX version or target does not have;
+// - loops that end in an unconditional branch, for targets of compute capability 12;
 // - shared memory both static and dynamic, or more of it than a block may have.
 std::string ptx_faults(std::string_view text, const PtxLaunch& launch);
 

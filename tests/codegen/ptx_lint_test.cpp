@@ -114,6 +114,15 @@ TEST(PtxLint, InstructionsAreOfTheStatedVersionAndTarget) {
   expect_fault(kernel(accelerated, ".version 8.0\n.target sm_90"), "needs sm_90a");
 }
 
+TEST(PtxLint, LoopsEndInConditionalBranches) {
+  const std::string chip = ".version 8.7\n.target sm_120";
+  const std::string loop = "AGAIN:\n@%p bra DONE;\nbra.uni AGAIN;\n";
+  EXPECT_EQ(faults(kernel(loop)), "");
+  expect_fault(kernel(loop, chip), "an unconditional branch back to AGAIN");
+  expect_fault(kernel("{ AGAIN: @%p bra DONE; bra AGAIN; }\n", chip), "branch back to AGAIN");
+  EXPECT_EQ(faults(kernel("AGAIN:\n@%p bra AGAIN;\nbra DONE;\n", chip)), "");
+}
+
 TEST(PtxLint, SharedMemoryIsStaticOrDynamic) {
   const std::string head = ".version 8.0\n.target sm_90a";
   const std::string some = ".shared .align 4 .b32 s[16];\n";
