@@ -23,6 +23,8 @@ enum class State : std::uint8_t { ready, exchange, warp, block, done };
 // For each thread of a block: so many turns in which it only waited for a copy are a deadlock.
 constexpr int kIdleTurns = 1000;
 
+constexpr int kTurnsOfOneSlowBlock = 2000;
+
 struct Block;
 struct Warp;
 
@@ -260,7 +262,8 @@ Result<void> launch(const std::string& name, const Geometry& geometry,
 }
 
 Result<void> launch_together(const std::string& name, const Geometry& geometry,
-                             const std::function<void()>& body, std::uint64_t seed) {
+                             const std::function<void()>& body, std::uint64_t seed,
+                             unsigned held_back) {
   LATHE_TRY(check_threads(name, geometry));
   int idle = 0, running = 0;
   std::vector<std::unique_ptr<Block>> blocks;
@@ -279,9 +282,14 @@ Result<void> launch_together(const std::string& name, const Geometry& geometry,
   std::minstd_rand random = generator(seed);
   std::vector<Block*> left;
   for (const auto& block : blocks) left.push_back(block.get());
+  const Block* slow = nullptr;
   while (!left.empty()) {
     const std::size_t i = random() % left.size();
     Block& block = *left[i];
+    if (held_back > 1) {
+      if (random() % kTurnsOfOneSlowBlock == 0) slow = &block;
+      if (&block == slow && random() % held_back != 0) continue;
+    }
     if (!block.take_turn(random)) ++idle;
     if (block.done == block.active) left.erase(left.begin() + static_cast<std::ptrdiff_t>(i));
     if (idle > kIdleTurns * running) {

@@ -25,8 +25,10 @@ Result<void> launch(const std::string& name, const Geometry& geometry,
                     const std::function<void()>& body, std::uint64_t seed);
 
 // The same for a kernel whose blocks wait for one another: all run at the same time, and take turns
-// in an order drawn from the seed.
+// in an order drawn from the seed. One block, now this one and now that, gets only one of
+// `held_back` turns that are drawn for it.
 Result<void> launch_together(const std::string& name, const Geometry& geometry,
-                             const std::function<void()>& body, std::uint64_t seed);
+                             const std::function<void()>& body, std::uint64_t seed,
+                             unsigned held_back = 1);
 
 }  // namespace lathe::emulation

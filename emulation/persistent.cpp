@@ -126,7 +126,7 @@ T* pointer(void* parameter) {
 }  // namespace
 
 Result<void> emulate_persistent(const std::string& text, std::span<void* const> parameters,
-                                std::uint64_t seed) {
+                                std::uint64_t seed, unsigned held_back) {
   LATHE_ASSIGN(const Program program, parse(text));
   dev::PersistentShape shape{};
   shape.steps = program.steps;
@@ -150,7 +150,7 @@ Result<void> emulate_persistent(const std::string& text, std::span<void* const> 
   running = &program;
   Result<void> ran = launch_together(
       "the persistent kernel", program.geometry(),
-      [&] { dev::run_persistent<Phases>(operands, shape, tokens, chooses); }, seed);
+      [&] { dev::run_persistent<Phases>(operands, shape, tokens, chooses); }, seed, held_back);
   running = nullptr;
   return ran;
 }

@@ -99,6 +99,11 @@ std::string FakeDriver::failed_call() const {
   return g_state->failed;
 }
 
+FakeDriver::GraphRun FakeDriver::graph_run() const {
+  std::lock_guard lock(g_state->mutex);
+  return g_state->graph_run;
+}
+
 std::optional<CooperativeLaunch> FakeDriver::cooperative_launch() const {
   std::lock_guard lock(g_state->mutex);
   return g_state->cooperative;

@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lathe/codegen/kernel_key.h"
@@ -32,6 +33,10 @@ struct FakeOptions {
   int multiprocessors = 4;
   int cache_bytes = 64 * 1024;        // of the L2 cache
   int blocks_per_multiprocessor = 1;  // that may run at once
+  // Of a graph's nodes: one that runs when no other can, the others in their order; and a pair of
+  // which the second does not wait for the first. Without, of those that may run always the last.
+  std::optional<std::size_t> held_node = {};
+  std::optional<std::pair<std::size_t, std::size_t>> forgotten_edge = {};
   // In place of a kernel's oracle; and what a persistent kernel does, by its Program's text(): else
   // nothing.
   std::function<Result<void>(const KernelKey&, std::span<void* const>)> run_kernel = {};
@@ -85,6 +90,13 @@ class FakeDriver {
   int calls(const std::string& name) const;
   std::string failed_call() const;  // the call that fail_call() made fail
   std::optional<CooperativeLaunch> cooperative_launch() const;
+  // Of the graph that was launched last, the nodes that each node waits for, and the order in which
+  // they ran.
+  struct GraphRun {
+    std::vector<std::vector<std::size_t>> waits_for;
+    std::vector<std::size_t> order;
+  };
+  GraphRun graph_run() const;
 
   // Handles that were made and not destroyed: "1 device buffer, 2 streams"; empty when none.
   std::string leaks() const;

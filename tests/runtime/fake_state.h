@@ -69,6 +69,7 @@ struct State {
   int random_failures = 0;
   std::set<std::string> violations;
   std::optional<CooperativeLaunch> cooperative;
+  FakeDriver::GraphRun graph_run;
   FakeDriver::Pace pace = FakeDriver::Pace::prompt;
   std::chrono::milliseconds of_each_thing{};
 

@@ -252,20 +252,31 @@ CUresult fake_executable_destroy(CUgraphExec executable) {
   delete reinterpret_cast<FakeGraph*>(executable);
   return status;
 }
-// Of the nodes that may run now always the last: as far from the order of the plan as the graph
-// lets it be, so that a dependency left out shows in the logits.
-void run_late_first(const FakeGraph& graph) {
+// As far from the order of the plan as the graph lets it be, so that a dependency left out shows in
+// the logits: of the nodes that may run now always the last, or all but the one that is held.
+void run_graph(const FakeGraph& graph) {
+  const FakeOptions& options = g_state->options;
   std::vector<bool> done(graph.nodes.size());
   const auto ready = [&](std::size_t i) {
-    return !done[i] &&
-           std::ranges::all_of(graph.waits_for[i], [&](std::size_t j) { return done[j]; });
+    return !done[i] && std::ranges::all_of(graph.waits_for[i], [&](std::size_t j) {
+      return done[j] || options.forgotten_edge == std::pair(j, i);
+    });
   };
-  for (std::size_t run_now = 0; run_now < graph.nodes.size(); ++run_now) {
-    std::size_t i = graph.nodes.size();
-    while (i-- > 0 && !ready(i)) {
+  const auto next = [&] {
+    std::size_t found = graph.nodes.size();
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+      if (!ready(i)) continue;
+      if (options.held_node && i != *options.held_node) return i;
+      found = i;
     }
+    return found;
+  };
+  g_state->graph_run = {graph.waits_for, {}};
+  for (std::size_t run_now = 0; run_now < graph.nodes.size(); ++run_now) {
+    const std::size_t i = next();
     run(graph.nodes[i]);
     done[i] = true;
+    g_state->graph_run.order.push_back(i);
   }
 }
 CUresult fake_graph_launch(CUgraphExec executable, CUstream stream) {
@@ -273,7 +284,7 @@ CUresult fake_graph_launch(CUgraphExec executable, CUstream stream) {
   refuse_capture(stream, "cuGraphLaunch");
   if (!g_state->options.execute) return CUDA_SUCCESS;
   auto* graph = reinterpret_cast<FakeGraph*>(executable);
-  put(stream, [graph] { run_late_first(*graph); });
+  put(stream, [graph] { run_graph(*graph); });
   return CUDA_SUCCESS;
 }
 CUresult fake_graph_upload(CUgraphExec, CUstream) {
