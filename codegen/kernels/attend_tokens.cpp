@@ -80,6 +80,7 @@ const KernelRow kAttendTokensRow = {
     "move a weight by 50 half steps of 2^-11 over the root of head_dim",
     no_template,
     80,
-    "asynchronous copies"};
+    "asynchronous copies",
+    [](const KernelKey&) { return "mma ex2"; }};
 
 }  // namespace lathe

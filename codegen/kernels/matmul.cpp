@@ -265,6 +265,7 @@ const KernelRow kMatmulRow = {
     "gated row is the product of two such sums",
     no_template,
     80,
-    "asynchronous copies"};
+    "asynchronous copies",
+    [](const KernelKey&) { return "mma wgmma"; }};
 
 }  // namespace lathe

@@ -151,6 +151,16 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   }
 }
 
+// Weights of 16 bits are multiplied as they are, into sums of f32.
+const char* inexact(const KernelKey& key) {
+  const auto half = [](Format format, int n) {
+    return n > 0 && (format == Format::f16 || format == Format::bf16);
+  };
+  const bool any =
+      half(key.format, key.n) || half(key.format_b, key.n_b) || half(key.format_c, key.n_c);
+  return any ? "mma" : nullptr;
+}
+
 }  // namespace
 
 Result<void> check_matrices(const KernelKey& key, int most_rows) {
@@ -293,6 +303,7 @@ const KernelRow kMatvecRow = {
     "2e-4 where one of the 32 dwarfs the rest",
     no_template,
     90,
-    "bulk copies"};
+    "bulk copies",
+    inexact};
 
 }  // namespace lathe

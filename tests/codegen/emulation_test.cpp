@@ -6,48 +6,18 @@
 #include <algorithm>
 
 #include "emulation/emulator.h"
-#include "tests/codegen/kernel_cases.h"
-#include "tests/support/guarded_buffer.h"
+#include "tests/codegen/kernel_runs.h"
 #include "verification/random.h"
 
 namespace lathe::testing {
 namespace {
 
-// The guarded copies of one launch's arguments.
-std::vector<GuardedBuffer> guard(const KernelCase& c, const std::vector<Bytes>& arguments,
-                                 Placement placement) {
-  const std::vector<Param> params = row(c.key.type).params(c.key);
-  std::vector<GuardedBuffer> out;
-  out.reserve(params.size());
-  for (std::size_t i = 0; i < params.size(); ++i)
-    out.emplace_back(arguments[i], static_cast<std::size_t>(params[i].alignment), placement);
-  return out;
-}
-
 // Runs the kernel once. Returns the arguments after it, or fails the test.
 std::vector<Bytes> emulated(const KernelCase& c, const std::vector<Bytes>& before,
                             Placement placement, std::uint64_t seed) {
-  const std::vector<Param> params = row(c.key.type).params(c.key);
-  std::vector<GuardedBuffer> buffers = guard(c, before, placement);
-  std::vector<void*> pointers;
-  for (const GuardedBuffer& buffer : buffers) pointers.push_back(buffer.data());
-  const std::size_t output = params.size() - 1;
-  if (c.alias >= 0) {
-    const auto input = static_cast<std::size_t>(c.alias);
-    std::copy(before[input].begin(), before[input].end(), buffers[output].data());
-    pointers[input] = buffers[output].data();
-  }
-  const Result<void> ran = emulation::emulate(c.key, pointers, seed);
-  EXPECT_TRUE(ran) << ran.error().text();
-  std::vector<Bytes> after;
-  for (std::size_t i = 0; i < params.size(); ++i) {
-    after.emplace_back(buffers[i].contents().begin(), buffers[i].contents().end());
-    EXPECT_TRUE(buffers[i].marks_intact()) << "memory beside " << params[i].name << " changed";
-    if (params[i].access == Access::read) {
-      EXPECT_TRUE(after[i] == before[i]) << params[i].name << " changed";
-    }
-  }
-  return after;
+  Result<std::vector<Bytes>> after = emulated_run(c, before, placement, seed);
+  EXPECT_TRUE(after) << after.error().text();
+  return after ? std::move(*after) : before;
 }
 
 // Returns the relative error.

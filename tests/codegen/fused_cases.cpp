@@ -5,15 +5,6 @@
 
 namespace lathe::testing {
 
-bool sums_in_hardware_order(const KernelKey& key) {
-  if (key.type == KernelType::matmul || key.type == KernelType::attend_tokens) return true;
-  const auto half = [](Format format, int n) {
-    return n > 0 && (format == Format::f16 || format == Format::bf16);
-  };
-  return key.type == KernelType::matvec &&
-         (half(key.format, key.n) || half(key.format_b, key.n_b) || half(key.format_c, key.n_c));
-}
-
 KernelCase product_case(const Family& family, int i, int k, int n, int n_b, int n_c) {
   KernelCase c{base(family)};
   c.key.k = k;

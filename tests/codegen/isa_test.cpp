@@ -119,7 +119,8 @@ Result<Words> on_gpu(Gpu& gpu, const std::string& ptx, const Words (&in)[3]) {
   std::vector<std::uint64_t> pointers;
   Words out(kWords, 0xdeadbeef);
   for (const Words* words : {&in[0], &in[1], &in[2], static_cast<const Words*>(&out)}) {
-    LATHE_ASSIGN(GpuBuffer buffer, GpuBuffer::make(gpu, std::as_bytes(std::span(*words)), 16));
+    LATHE_ASSIGN(GpuBuffer buffer,
+                 GpuBuffer::make(gpu, std::as_bytes(std::span(*words)), 16, Placement::end));
     pointers.push_back(buffer.address());
     buffers.push_back(std::move(buffer));
   }

@@ -34,9 +34,6 @@ struct Family {
 // Every kernel type with every format that it covers.
 std::vector<Family> families();
 std::vector<KernelCase> kernel_cases(const Family& family);
-// Whether the matrix units sum f16 products for this kernel, in an order that is theirs: then a
-// GPU's bits are not the emulator's.
-bool sums_in_hardware_order(const KernelKey& key);
 // Few keys that differ most in the code they make, for tests that compile each.
 std::vector<KernelKey> representative_keys(const Family& family);
 

@@ -21,6 +21,7 @@
 #include "lathe/codegen/emit.h"
 #include "tests/codegen/kernel_cases.h"
 #include "tests/codegen/ptx_lint.h"
+#include "tests/codegen/ptx_text.h"
 
 namespace lathe {
 namespace {
@@ -87,6 +88,7 @@ TEST_P(EveryKernel, IsOneEntryOverPointersForEveryTarget) {
       ASSERT_TRUE(ptx) << ptx.error().text();
       EXPECT_EQ(unwanted(ptx->text, key), "");
       EXPECT_EQ(testing::ptx_faults(*ptx, key), "");
+      EXPECT_EQ(testing::inexact_faults(ptx->text, key), "");
       EXPECT_EQ(entries(ptx->text), std::vector{key.symbol()});
       EXPECT_EQ(count(ptx->text, ".visible"), 1u);
       EXPECT_EQ(count(ptx->text, "\t.param .u64"), row(key.type).params(key).size());

@@ -6,6 +6,7 @@
 
 #include "lathe/codegen/custom_kernel.h"
 #include "tests/codegen/kernel_cases.h"
+#include "tests/codegen/ptx_lint.h"
 #include "tests/codegen/ptx_text.h"
 #include "tests/support/compilers.h"
 
@@ -33,6 +34,8 @@ TEST_P(NvrtcRouteTest, EmitsCleanPtx) {
     const Result<Ptx> ptx = emit(key, target, Route::nvrtc, compilers());
     ASSERT_TRUE(ptx) << ptx.error().text();
     EXPECT_EQ(testing::broken_rules(*ptx, key), "") << key.text() << " " << target.name();
+    const std::string loops = testing::ptx_faults(testing::for_sm_120(*ptx), key);
+    EXPECT_EQ(loops.find("an unconditional branch back"), std::string::npos) << loops;
     EXPECT_EQ(ptx->route, Route::nvrtc);
     EXPECT_NE(ptx->compiler.find("NVRTC"), std::string::npos);
   }

@@ -12,7 +12,7 @@ namespace lathe::testing {
 namespace {
 
 constexpr std::byte kMark{0xc3};
-constexpr std::size_t kMargin = 512;
+constexpr std::size_t kMargin = 4096;
 
 }  // namespace
 
@@ -27,8 +27,16 @@ struct Gpu::Driver {
   CUresult (*release)(CUdevice) = nullptr;
   CUresult (*set_current)(CUcontext) = nullptr;
   CUresult (*synchronize)() = nullptr;
-  CUresult (*allocate)(CUdeviceptr*, std::size_t) = nullptr;
-  CUresult (*free)(CUdeviceptr) = nullptr;
+  CUresult (*granularity)(std::size_t*, const CUmemAllocationProp*,
+                          CUmemAllocationGranularity_flags) = nullptr;
+  CUresult (*reserve)(CUdeviceptr*, std::size_t, std::size_t, CUdeviceptr,
+                      unsigned long long) = nullptr;
+  CUresult (*create)(CUmemGenericAllocationHandle*, std::size_t, const CUmemAllocationProp*,
+                     unsigned long long) = nullptr;
+  CUresult (*map)(CUdeviceptr, std::size_t, std::size_t, CUmemGenericAllocationHandle,
+                  unsigned long long) = nullptr;
+  CUresult (*set_access)(CUdeviceptr, std::size_t, const CUmemAccessDesc*, std::size_t) = nullptr;
+  CUresult (*forget)(CUmemGenericAllocationHandle) = nullptr;
   CUresult (*to_device)(CUdeviceptr, const void*, std::size_t) = nullptr;
   CUresult (*to_host)(void*, CUdeviceptr, std::size_t) = nullptr;
   CUresult (*load)(CUmodule*, const void*, unsigned, CUjit_option*, void**) = nullptr;
@@ -54,8 +62,12 @@ struct Gpu::Driver {
     get(release, "cuDevicePrimaryCtxRelease_v2");
     get(set_current, "cuCtxSetCurrent");
     get(synchronize, "cuCtxSynchronize");
-    get(allocate, "cuMemAlloc_v2");
-    get(free, "cuMemFree_v2");
+    get(granularity, "cuMemGetAllocationGranularity");
+    get(reserve, "cuMemAddressReserve");
+    get(create, "cuMemCreate");
+    get(map, "cuMemMap");
+    get(set_access, "cuMemSetAccess");
+    get(forget, "cuMemRelease");
     get(to_device, "cuMemcpyHtoD_v2");
     get(to_host, "cuMemcpyDtoH_v2");
     get(load, "cuModuleLoadDataEx");
@@ -102,14 +114,32 @@ Result<void> Gpu::open() {
   return checked(driver_->set_current(driver_->context), "cuCtxSetCurrent");
 }
 
-Result<std::uint64_t> Gpu::allocate(std::size_t bytes) {
-  CUdeviceptr address = 0;
-  LATHE_TRY(checked(driver_->allocate(&address, bytes), "cuMemAlloc"));
-  return static_cast<std::uint64_t>(address);
+Result<Gpu::Region> Gpu::map(std::size_t bytes) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  std::size_t page = 0;
+  LATHE_TRY(checked(driver_->granularity(&page, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+                    "cuMemGetAllocationGranularity"));
+  const std::size_t mapped = (bytes + page - 1) / page * page;
+  if (const auto found = unused_.find(mapped); found != unused_.end())
+    return Region{unused_.extract(found).mapped(), mapped};
+  CUdeviceptr reserved = 0;
+  LATHE_TRY(
+      checked(driver_->reserve(&reserved, mapped + 2 * page, page, 0, 0), "cuMemAddressReserve"));
+  CUmemGenericAllocationHandle memory = 0;
+  LATHE_TRY(checked(driver_->create(&memory, mapped, &properties, 0), "cuMemCreate"));
+  const CUdeviceptr address = reserved + page;
+  const CUmemAccessDesc access{properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  Result<void> made = checked(driver_->map(address, mapped, 0, memory, 0), "cuMemMap");
+  driver_->forget(memory);  // it lives as long as it is mapped
+  LATHE_TRY(std::move(made));
+  LATHE_TRY(checked(driver_->set_access(address, mapped, &access, 1), "cuMemSetAccess"));
+  return Region{static_cast<std::uint64_t>(address), mapped};
 }
 
-void Gpu::free(std::uint64_t address) {
-  driver_->free(address);
+void Gpu::unmap(Region region) {
+  unused_.emplace(region.bytes, region.address);
 }
 
 Result<void> Gpu::write(std::uint64_t to, std::span<const std::byte> from) {
@@ -120,14 +150,14 @@ Result<void> Gpu::read(std::span<std::byte> to, std::uint64_t from) {
   return checked(driver_->to_host(to.data(), from, to.size()), "cuMemcpyDtoH");
 }
 
-Result<void> Gpu::run(const std::string& ptx, const std::string& entry, const Geometry& geometry,
+Result<void> Gpu::run(const std::string& image, const std::string& entry, const Geometry& geometry,
                       std::span<const std::uint64_t> pointers) {
   std::array<char, 8192> log{};
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
   CUmodule module = nullptr;
   if (Result<void> loaded =
-          checked(driver_->load(&module, ptx.c_str(), 2, options, values), "cuModuleLoadDataEx");
+          checked(driver_->load(&module, image.c_str(), 2, options, values), "cuModuleLoadDataEx");
       !loaded)
     return std::move(loaded).error().with("log", log.data());
   const auto run = [&]() -> Result<void> {
@@ -152,35 +182,47 @@ Result<void> Gpu::run(const std::string& ptx, const std::string& entry, const Ge
 }
 
 Result<GpuBuffer> GpuBuffer::make(Gpu& gpu, std::span<const std::byte> contents,
-                                  std::size_t alignment) {
-  const std::size_t offset = kMargin + alignment;
-  std::vector<std::byte> all(offset + contents.size() + kMargin, kMark);
-  std::copy(contents.begin(), contents.end(), all.begin() + static_cast<std::ptrdiff_t>(offset));
-  LATHE_ASSIGN(const std::uint64_t base, gpu.allocate(all.size()));
-  GpuBuffer buffer(gpu, base, offset, contents.size());
-  LATHE_TRY(gpu.write(base, all));
+                                  std::size_t alignment, Placement placement) {
+  LATHE_ASSIGN(const Gpu::Region region, gpu.map(contents.size() + alignment));
+  const std::size_t offset = placement == Placement::start
+                                 ? alignment
+                                 : (region.bytes - contents.size()) / alignment * alignment;
+  GpuBuffer buffer(gpu, region, region.address + offset, contents.size());
+  std::vector<std::byte> all(static_cast<std::size_t>(buffer.past() - buffer.first()), kMark);
+  std::copy(contents.begin(), contents.end(),
+            all.begin() + static_cast<std::ptrdiff_t>(buffer.address_ - buffer.first()));
+  LATHE_TRY(gpu.write(buffer.first(), all));
   return buffer;
 }
 
 GpuBuffer::GpuBuffer(GpuBuffer&& other) noexcept
     : gpu_(other.gpu_),
-      base_(std::exchange(other.base_, 0)),
-      offset_(other.offset_),
+      region_(std::exchange(other.region_, {})),
+      address_(other.address_),
       size_(other.size_) {}
 
 GpuBuffer::~GpuBuffer() {
-  if (base_) gpu_->free(base_);
+  if (region_.bytes > 0) gpu_->unmap(region_);
+}
+
+std::uint64_t GpuBuffer::first() const {
+  return address_ - std::min<std::uint64_t>(address_ - region_.address, kMargin);
+}
+
+std::uint64_t GpuBuffer::past() const {
+  const std::uint64_t end = address_ + size_;
+  return end + std::min<std::uint64_t>(region_.address + region_.bytes - end, kMargin);
 }
 
 Result<std::vector<std::byte>> GpuBuffer::contents() const {
-  std::vector<std::byte> all(offset_ + size_ + kMargin);
-  LATHE_TRY(gpu_->read(all, base_));
-  const auto first = all.begin() + static_cast<std::ptrdiff_t>(offset_);
-  const auto last = first + static_cast<std::ptrdiff_t>(size_);
+  std::vector<std::byte> all(static_cast<std::size_t>(past() - first()));
+  LATHE_TRY(gpu_->read(all, first()));
+  const auto begin = all.begin() + static_cast<std::ptrdiff_t>(address_ - first());
+  const auto end = begin + static_cast<std::ptrdiff_t>(size_);
   const auto marked = [](std::byte b) { return b == kMark; };
-  if (!std::all_of(all.begin(), first, marked) || !std::all_of(last, all.end(), marked))
+  if (!std::all_of(all.begin(), begin, marked) || !std::all_of(end, all.end(), marked))
     return Error{Code::internal, "memory beside a buffer changed", {}};
-  return std::vector<std::byte>(first, last);
+  return std::vector<std::byte>(begin, end);
 }
 
 }  // namespace lathe::testing

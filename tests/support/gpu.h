@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "lathe/codegen/kernel_table.h"
 #include "lathe/codegen/target.h"
+#include "tests/support/guarded_buffer.h"
 
 namespace lathe::testing {
 
@@ -22,14 +24,19 @@ class Gpu {
 
   const Target& target() const { return target_; }
 
-  // Device memory, freed with the Gpu or by free().
-  Result<std::uint64_t> allocate(std::size_t bytes);
-  void free(std::uint64_t address);
+  // Device memory of at least so many bytes between addresses that have none: an access there ends
+  // the context. unmap() keeps it for the next that wants as much.
+  struct Region {
+    std::uint64_t address = 0;
+    std::size_t bytes = 0;
+  };
+  Result<Region> map(std::size_t bytes);
+  void unmap(Region region);
   Result<void> write(std::uint64_t to, std::span<const std::byte> from);
   Result<void> read(std::span<std::byte> to, std::uint64_t from);
 
-  // Loads the PTX, runs its entry point once and waits for it.
-  Result<void> run(const std::string& ptx, const std::string& entry, const Geometry& geometry,
+  // Loads PTX or a cubin, runs its entry point once and waits for it.
+  Result<void> run(const std::string& image, const std::string& entry, const Geometry& geometry,
                    std::span<const std::uint64_t> pointers);
 
  private:
@@ -40,28 +47,35 @@ class Gpu {
 
   std::unique_ptr<Driver> driver_;
   Target target_;
+  std::multimap<std::size_t, std::uint64_t> unused_;  // mapped regions by their bytes
 };
 
-// A device buffer between marked bytes, aligned to no more than `alignment`.
+// The same as a GuardedBuffer in device memory: the one end as near to addresses without memory as
+// the alignment allows, marked bytes at both.
 class GpuBuffer {
  public:
   static Result<GpuBuffer> make(Gpu& gpu, std::span<const std::byte> contents,
-                                std::size_t alignment);
+                                std::size_t alignment, Placement placement);
   GpuBuffer(GpuBuffer&& other) noexcept;
   GpuBuffer& operator=(GpuBuffer&&) = delete;
   ~GpuBuffer();
 
-  std::uint64_t address() const { return base_ + offset_; }
+  std::uint64_t address() const { return address_; }
   // What the buffer holds now; an error if a marked byte beside it has changed.
   Result<std::vector<std::byte>> contents() const;
 
  private:
-  GpuBuffer(Gpu& gpu, std::uint64_t base, std::size_t offset, std::size_t size)
-      : gpu_(&gpu), base_(base), offset_(offset), size_(size) {}
+  GpuBuffer(Gpu& gpu, Gpu::Region region, std::uint64_t address, std::size_t size)
+      : gpu_(&gpu), region_(region), address_(address), size_(size) {}
+
+  // The marked bytes and the buffer's own, as one piece of the region.
+  std::uint64_t first() const;
+  std::uint64_t past() const;
 
   Gpu* gpu_;
-  std::uint64_t base_;
-  std::size_t offset_, size_;
+  Gpu::Region region_;
+  std::uint64_t address_;
+  std::size_t size_;
 };
 
 }  // namespace lathe::testing

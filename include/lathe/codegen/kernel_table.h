@@ -115,6 +115,9 @@ struct KernelRow {
   // The first compute capability that has the kernel's instructions, and what they are; 0: any.
   int min_compute = 0;
   const char* min_compute_reason = "";
+  // Which instructions of this key's kernel have results that PTX does not define to the bit, such
+  // as "mma"; nullptr: none, so that NVRTC's code, LLVM's and the emulator give the same bits.
+  const char* (*inexact)(const KernelKey&) = nullptr;
 
   bool uses(std::string_view field) const;  // whether `fields` has it
 };

@@ -1,0 +1,30 @@
+// Owns one run of a kernel between guard pages: by the emulator, and by a GPU.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lathe/codegen/emit.h"
+#include "tests/codegen/kernel_cases.h"
+#include "tests/support/guarded_buffer.h"
+
+namespace lathe::testing {
+
+class Gpu;
+
+// Runs the kernel once on such arguments, each between guard pages, and returns them as they are
+// after it. An error where it could not run, wrote beside an argument or changed an input.
+Result<std::vector<Bytes>> emulated_run(const KernelCase& kernel_case,
+                                        const std::vector<Bytes>& before, Placement placement,
+                                        std::uint64_t seed);
+
+// The same on a GPU, of PTX or a cubin with this entry point. Of gpu_runs.cpp.
+Result<std::vector<Bytes>> gpu_run(Gpu& gpu, const KernelCase& kernel_case,
+                                   const std::string& image, const std::vector<Bytes>& before,
+                                   Placement placement);
+
+// An error that names the first input that is not what it was.
+Result<void> inputs_unchanged(const KernelCase& kernel_case, const std::vector<Bytes>& before,
+                              const std::vector<Bytes>& after);
+
+}  // namespace lathe::testing
