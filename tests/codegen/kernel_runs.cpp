@@ -1,4 +1,4 @@
-// Owns the emulated run of a kernel between guard pages.
+// Owns the run of a kernel between guard pages on the host.
 #include "tests/codegen/kernel_runs.h"
 
 #include <algorithm>
@@ -16,9 +16,8 @@ Result<void> inputs_unchanged(const KernelCase& kernel_case, const std::vector<B
   return {};
 }
 
-Result<std::vector<Bytes>> emulated_run(const KernelCase& kernel_case,
-                                        const std::vector<Bytes>& before, Placement placement,
-                                        std::uint64_t seed) {
+Result<std::vector<Bytes>> host_run(const KernelCase& kernel_case, const std::vector<Bytes>& before,
+                                    Placement placement, const HostLaunch& launch) {
   const std::vector<Param> params = row(kernel_case.key.type).params(kernel_case.key);
   std::vector<GuardedBuffer> buffers;
   std::vector<void*> pointers;
@@ -32,7 +31,7 @@ Result<std::vector<Bytes>> emulated_run(const KernelCase& kernel_case,
     std::ranges::copy(before[input], buffers.back().data());
     pointers[input] = buffers.back().data();
   }
-  LATHE_TRY(emulation::emulate(kernel_case.key, pointers, seed));
+  LATHE_TRY(launch(pointers));
   std::vector<Bytes> after;
   for (std::size_t i = 0; i < params.size(); ++i) {
     after.emplace_back(buffers[i].contents().begin(), buffers[i].contents().end());
@@ -41,6 +40,14 @@ Result<std::vector<Bytes>> emulated_run(const KernelCase& kernel_case,
   }
   LATHE_TRY(inputs_unchanged(kernel_case, before, after));
   return after;
+}
+
+Result<std::vector<Bytes>> emulated_run(const KernelCase& kernel_case,
+                                        const std::vector<Bytes>& before, Placement placement,
+                                        std::uint64_t seed) {
+  return host_run(kernel_case, before, placement, [&](std::span<void* const> pointers) {
+    return emulation::emulate(kernel_case.key, pointers, seed);
+  });
 }
 
 }  // namespace lathe::testing

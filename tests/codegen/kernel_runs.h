@@ -1,7 +1,10 @@
-// Owns one run of a kernel between guard pages: by the emulator, and by a GPU.
+// Owns one run of a kernel between guard pages: on the host, by the emulator among others, and by a
+// GPU.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "lathe/codegen/emit.h"
@@ -12,8 +15,15 @@ namespace lathe::testing {
 
 class Gpu;
 
+// What runs a kernel, on pointers in the order of its parameters.
+using HostLaunch = std::function<Result<void>(std::span<void* const>)>;
+
 // Runs the kernel once on such arguments, each between guard pages, and returns them as they are
 // after it. An error where it could not run, wrote beside an argument or changed an input.
+Result<std::vector<Bytes>> host_run(const KernelCase& kernel_case, const std::vector<Bytes>& before,
+                                    Placement placement, const HostLaunch& launch);
+
+// The same by the emulator.
 Result<std::vector<Bytes>> emulated_run(const KernelCase& kernel_case,
                                         const std::vector<Bytes>& before, Placement placement,
                                         std::uint64_t seed);
