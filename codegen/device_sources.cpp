@@ -3,7 +3,8 @@
 
 #include <array>
 
-// One line per file; the symbol is made from the line's first argument.
+// One line per file; the symbol is made from the line's first argument. Of the templates those that
+// several share come last.
 #define LATHE_DEVICE_SOURCES(FILE)                     \
   FILE(isa_device, "isa/device.h")                     \
   FILE(isa_device_async, "isa/device_async.h")         \
@@ -67,11 +68,36 @@
   FILE(ops_tile_operands, "ops/tile_operands.h")       \
   FILE(ops_tile_shapes, "ops/tile_shapes.h")           \
   FILE(ops_top_k, "ops/top_k.h")                       \
-  FILE(ops_weight_stream, "ops/weight_stream.h")       \
-  FILE(ptx_gemv_q4_k, "ptx/gemv_q4_k.ptx")             \
-  FILE(ptx_gemv_q6_k, "ptx/gemv_q6_k.ptx")             \
-  FILE(ptx_gemv_q8_0, "ptx/gemv_q8_0.ptx")             \
-  FILE(ptx_rms_norm, "ptx/rms_norm.ptx")
+  FILE(ops_weight_stream, "ops/weight_stream.h")
+#define LATHE_TEMPLATE_SOURCES(FILE)                                 \
+  FILE(ptx_argmax, "ptx/argmax.ptx")                                 \
+  FILE(ptx_argmax_merge, "ptx/argmax_merge.ptx")                     \
+  FILE(ptx_attention, "ptx/attention.ptx")                           \
+  FILE(ptx_attention_merge, "ptx/attention_merge.ptx")               \
+  FILE(ptx_embed, "ptx/embed.ptx")                                   \
+  FILE(ptx_gemv_q4_k, "ptx/gemv_q4_k.ptx")                           \
+  FILE(ptx_gemv_q6_k, "ptx/gemv_q6_k.ptx")                           \
+  FILE(ptx_gemv_q8_0, "ptx/gemv_q8_0.ptx")                           \
+  FILE(ptx_glu, "ptx/glu.ptx")                                       \
+  FILE(ptx_kv_append, "ptx/kv_append.ptx")                           \
+  FILE(ptx_rms_norm, "ptx/rms_norm.ptx")                             \
+  FILE(ptx_rope, "ptx/rope.ptx")                                     \
+  FILE(ptx_sample, "ptx/sample.ptx")                                 \
+  FILE(ptx_top_k, "ptx/top_k.ptx")                                   \
+  FILE(ptx_parts_activation, "ptx/parts/activation.ptx")             \
+  FILE(ptx_parts_attention_values, "ptx/parts/attention_values.ptx") \
+  FILE(ptx_parts_best_of_warp, "ptx/parts/best_of_warp.ptx")         \
+  FILE(ptx_parts_block_merged, "ptx/parts/block_merged.ptx")         \
+  FILE(ptx_parts_candidate, "ptx/parts/candidate.ptx")               \
+  FILE(ptx_parts_candidate_value, "ptx/parts/candidate_value.ptx")   \
+  FILE(ptx_parts_compared, "ptx/parts/compared.ptx")                 \
+  FILE(ptx_parts_exponential, "ptx/parts/exponential.ptx")           \
+  FILE(ptx_parts_finish_rows, "ptx/parts/finish_rows.ptx")           \
+  FILE(ptx_parts_first_place, "ptx/parts/first_place.ptx")           \
+  FILE(ptx_parts_greatest_of_warp, "ptx/parts/greatest_of_warp.ptx") \
+  FILE(ptx_parts_merged, "ptx/parts/merged.ptx")                     \
+  FILE(ptx_parts_recent_token, "ptx/parts/recent_token.ptx")         \
+  FILE(ptx_parts_running_sums, "ptx/parts/running_sums.ptx")
 
 #define LATHE_EMBED(symbol, path)              \
   asm(".section .rodata\n"                     \
@@ -93,6 +119,7 @@
       ".previous\n");                          \
   extern "C" const char lathe_source_##symbol[], lathe_source_##symbol##_end[];
 LATHE_DEVICE_SOURCES(LATHE_EMBED)
+LATHE_TEMPLATE_SOURCES(LATHE_EMBED)
 #undef LATHE_EMBED
 
 namespace lathe {
@@ -102,7 +129,8 @@ std::span<const SourceFile> device_sources() {
   SourceFile{path, std::string_view(lathe_source_##symbol,                                 \
                                     static_cast<std::size_t>(lathe_source_##symbol##_end - \
                                                              lathe_source_##symbol))},
-  static const std::array sources = {LATHE_DEVICE_SOURCES(LATHE_ENTRY)};
+  static const std::array sources = {LATHE_DEVICE_SOURCES(LATHE_ENTRY)
+                                         LATHE_TEMPLATE_SOURCES(LATHE_ENTRY)};
 #undef LATHE_ENTRY
   return sources;
 }

@@ -93,6 +93,13 @@ void oracle_merge(const KernelKey& key, std::span<void* const> arguments, int pa
   *static_cast<std::int32_t*>(arguments[1]) = best.index == kNone ? -1 : best.index;
 }
 
+const char* text_template(const KernelKey&) {
+  return "argmax";
+}
+const char* text_template_merge(const KernelKey&) {
+  return "argmax_merge";
+}
+
 }  // namespace
 
 const KernelRow kArgmaxRow = {KernelType::argmax,
@@ -107,7 +114,7 @@ const KernelRow kArgmaxRow = {KernelType::argmax,
                               oracle,
                               0,
                               "comparisons only",
-                              no_template};
+                              text_template};
 
 const KernelRow kArgmaxMergeRow = {KernelType::argmax_merge,
                                    "argmax_merge",
@@ -121,6 +128,6 @@ const KernelRow kArgmaxMergeRow = {KernelType::argmax_merge,
                                    oracle_merge,
                                    0,
                                    "comparisons only",
-                                   no_template};
+                                   text_template_merge};
 
 }  // namespace lathe

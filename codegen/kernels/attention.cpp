@@ -154,6 +154,13 @@ void oracle_merge(const KernelKey& key, std::span<void* const> arguments, int pa
   }
 }
 
+const char* text_template(const KernelKey&) {
+  return "attention";
+}
+const char* text_template_merge(const KernelKey&) {
+  return "attention_merge";
+}
+
 }  // namespace
 
 const KernelRow kAttentionRow = {
@@ -169,7 +176,7 @@ const KernelRow kAttentionRow = {
     oracle,
     2e-5,
     "softmax weights carry the score's f32 error, about |score| ulps; scores to 50 allowed for",
-    no_template};
+    text_template};
 
 const KernelRow kAttentionMergeRow = {KernelType::attention_merge,
                                       "attention_merge",
@@ -183,6 +190,6 @@ const KernelRow kAttentionMergeRow = {KernelType::attention_merge,
                                       oracle_merge,
                                       2e-6,
                                       "f32 sums over the splits and one division",
-                                      no_template};
+                                      text_template_merge};
 
 }  // namespace lathe

@@ -71,6 +71,12 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   }
 }
 
+const char* text_template(const KernelKey& key) {
+  const bool covered =
+      key.format == Format::q4_k || key.format == Format::q6_k || key.format == Format::q8_0;
+  return covered && !in_tiles(key) ? "embed" : nullptr;
+}
+
 }  // namespace
 
 const KernelRow kEmbedRow = {
@@ -86,6 +92,6 @@ const KernelRow kEmbedRow = {
     oracle,
     0,
     "a scale times an integer is exact in f32, so every value has the definition's two roundings",
-    no_template};
+    text_template};
 
 }  // namespace lathe

@@ -91,10 +91,10 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
 }
 
 const char* text_template(const KernelKey& key) {
-  if (key.rows != 1 || key.scaled || key.format_b != Format::f32) return nullptr;
+  if (key.scaled || key.format_b != Format::f32) return nullptr;
   switch (key.format) {
     case Format::q4_k:
-      return "gemv_q4_k";
+      return key.rows <= 4 ? "gemv_q4_k" : nullptr;  // more take more registers than 16 warps have
     case Format::q6_k:
       return "gemv_q6_k";
     case Format::q8_0:

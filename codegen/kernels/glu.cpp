@@ -39,6 +39,10 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
     y[i] = static_cast<float>(activated(gate[i], key.activation) * up[i]);
 }
 
+const char* text_template(const KernelKey&) {
+  return "glu";
+}
+
 }  // namespace
 
 const char* activation_name(Activation activation) {
@@ -67,6 +71,6 @@ const KernelRow kGluRow = {
     oracle,
     2e-6,
     "the exponential is good to 1 ulp of its argument; a few roundings per value",
-    no_template};
+    text_template};
 
 }  // namespace lathe

@@ -46,6 +46,10 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
                   position * row_bytes(key.format, width));
 }
 
+const char* text_template(const KernelKey&) {
+  return "kv_append";
+}
+
 }  // namespace
 
 const KernelRow kKvAppendRow = {KernelType::kv_append,
@@ -60,6 +64,6 @@ const KernelRow kKvAppendRow = {KernelType::kv_append,
                                 oracle,
                                 0,
                                 "one conversion per value, rounded the same way",
-                                no_template};
+                                text_template};
 
 }  // namespace lathe

@@ -59,6 +59,10 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   }
 }
 
+const char* text_template(const KernelKey&) {
+  return "rope";
+}
+
 }  // namespace
 
 const KernelRow kRopeRow = {
@@ -74,6 +78,6 @@ const KernelRow kRopeRow = {
     oracle,
     1e-6,
     "angle good to f32 at any position, sine and cosine to 2 ulp, two roundings per value",
-    no_template};
+    text_template};
 
 }  // namespace lathe

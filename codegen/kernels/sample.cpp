@@ -277,6 +277,13 @@ void oracle_sample(const KernelKey& key, std::span<void* const> arguments, int p
   }
 }
 
+const char* text_template_top_k(const KernelKey& key) {
+  return key.batched ? nullptr : "top_k";
+}
+const char* text_template_sample(const KernelKey& key) {
+  return key.batched ? nullptr : "sample";
+}
+
 }  // namespace
 
 const KernelRow kTopKRow = {KernelType::top_k,
@@ -291,7 +298,7 @@ const KernelRow kTopKRow = {KernelType::top_k,
                             oracle_top_k,
                             0,
                             "comparisons, and one correctly rounded operation for the penalty",
-                            no_template};
+                            text_template_top_k};
 
 const KernelRow kSampleRow = {KernelType::sample,
                               "sample",
@@ -305,6 +312,6 @@ const KernelRow kSampleRow = {KernelType::sample,
                               oracle_sample,
                               0,
                               "f32 operations that round correctly, in one order everywhere",
-                              no_template};
+                              text_template_sample};
 
 }  // namespace lathe

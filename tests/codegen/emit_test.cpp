@@ -41,7 +41,7 @@ TEST(NvrtcRoute, SourceNamesOpAndShape) {
 }
 
 TEST(Emit, FirstRouteThatWorksIsTakenAndRefusalsAreListed) {
-  const KernelKey key = *parse_key("argmax.f32.n100.s2.w1");  // the text route has no template
+  const KernelKey key = *parse_key("softmax.f32.k100.n2.w1");  // the text route has no template
   const Route order[] = {Route::text, Route::nvrtc};
   const Result<Ptx> ptx = emit_first(key, *parse_target("sm_90a"), order, none());
   ASSERT_FALSE(ptx);

@@ -1,4 +1,5 @@
 // Owns the tests of the text route: the template language, and the PTX it makes of the templates.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -173,6 +174,37 @@ std::vector<KernelKey> covered_keys() {
            {"k1.n1", "k7.n3", "k64.n32", "k128.n40", "k4096.n1", "k5003.n1", "k16777216.n2"})
         keys.push_back(*parse_key(std::string("rms_norm.f32.") + shape + residual + ".eps1e-05.w" +
                                   std::to_string(warps)));
+  for (const char* format : {"q4_k", "q6_k", "q8_0"}) {
+    for (int rows = 2; rows <= (format == std::string_view("q4_k") ? 4 : 8); ++rows)
+      for (const char* shape : {"k512.n7.w4", "k8448.n33.w16.res", "k14336.n4096.w8.bias"})
+        keys.push_back(*parse_key(fmt::format("gemv.{}.{}.r{}", format, shape, rows)));
+    for (const char* shape : {"k256.n1", "k4096.n152064.scale25298221e-6.w1", "k8448.n9.m17.w32"})
+      keys.push_back(*parse_key(fmt::format("embed.{}.{}", format, shape)));
+  }
+  for (const char* text : {"rope.f32.h32.d128.rot128",
+                           "rope.f32.h9.d80.rot32.halves",
+                           "rope.f32.h2.d3.rot2.w1",
+                           "kv_append.f16.kvh8.d128",
+                           "kv_append.f32.kvh1024.d1024.w32",
+                           "attention.f16.h32.kvh8.d128.s16.scale88388346e-9",
+                           "attention.f16.h8.kvh1.d256.win512.s16",
+                           "attention.f32.h9.kvh1.d18.w16",
+                           "attention.f16.h7.kvh7.d2.s1024.w1",
+                           "attention_merge.f32.h32.d128.s16",
+                           "attention_merge.f32.h1.d1.s1.w32",
+                           "glu.f32.n14336",
+                           "glu.f32.n1.gelu_tanh.w32",
+                           "glu.f32.n1000.gelu_erf",
+                           "glu.f32.n1000.relu",
+                           "argmax.f32.n128256.s64.w8",
+                           "argmax.f32.n1.w1",
+                           "argmax_merge.f32.s64.w1",
+                           "top_k.f32.n128256.s125.w16",
+                           "top_k.f32.n32000.s2.w1",
+                           "top_k.f32.n1.w16",
+                           "sample.f32.s125.w16",
+                           "sample.f32.s1.w1"})
+    keys.push_back(*parse_key(text));
   return keys;
 }
 
@@ -271,8 +303,9 @@ TEST(TemplateRoute, DeclaresTheParametersInOrder) {
 
 TEST(TemplateRoute, RefusesWhatNoTemplateCovers) {
   const Compilers compilers;
-  for (const char* text : {"gemv.q4_k.k4096.n4096.r2", "gemv.q4_0.k4096.n4096", "gemv.f16.k64.n64",
-                           "glu.f32.n4096", "argmax.f32.n1000.s4"}) {
+  for (const char* text : {"gemv.q4_k.k4096.n4096.scaled", "gemv.q4_k.k4096.n4096.r5",
+                           "gemv.q4_0.k4096.n4096", "gemv.f16.k64.n64", "embed.q5_k.k4096.n4096",
+                           "embed.q4_k.k4096.n4096.tiles", "top_k.f32.n1000.m2.s4.batched"}) {
     const Result<Ptx> ptx = emit(*parse_key(text), *parse_target("sm_90a"), Route::text, compilers);
     ASSERT_FALSE(ptx) << text;
     EXPECT_EQ(ptx.error().code, Code::not_eligible) << text;
@@ -282,13 +315,30 @@ TEST(TemplateRoute, RefusesWhatNoTemplateCovers) {
   }
 }
 
-TEST(TemplateRoute, UsesEveryTemplate) {
+// A line by which a part is known where it has become text.
+std::string_view mark_of(std::string_view part) {
+  for (const std::string_view line : lines_of(part))
+    if (line.size() > 30 && !line.starts_with('@') && line.find("${") == std::string_view::npos)
+      return line;
+  return {};
+}
+
+TEST(TemplateRoute, UsesEveryTemplateAndEveryPart) {
+  const Compilers compilers;
   std::set<std::string> reached;
-  for (const KernelKey& key : covered_keys())
+  std::string all;
+  for (const KernelKey& key : covered_keys()) {
     reached.insert(std::string("ptx/") + row(key.type).text_template(key) + ".ptx");
-  for (const SourceFile& file : device_sources())
-    EXPECT_TRUE(!file.name.ends_with(".ptx") || reached.contains(std::string(file.name)))
+    all += emit(key, *parse_target("sm_90a"), Route::text, compilers)->text;
+  }
+  for (const SourceFile& file : device_sources()) {
+    if (!file.name.ends_with(".ptx")) continue;
+    const bool is_part = file.name.starts_with("ptx/parts/");
+    const std::string_view mark = mark_of(file.text);
+    EXPECT_TRUE(is_part ? !mark.empty() && all.find(mark) != std::string::npos
+                        : reached.contains(std::string(file.name)))
         << file.name;
+  }
 }
 
 // Microseconds are the point of this route; the limit leaves room for a loaded machine.
