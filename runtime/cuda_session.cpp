@@ -375,16 +375,7 @@ Result<std::unique_ptr<Session>> open_cuda_session(std::shared_ptr<const GgufFil
                                                    const Platform& platform) {
   LATHE_TRY(check_stream_has_context(options));
   LATHE_ASSIGN(std::shared_ptr<DeviceImpl> device, device_for(options, platform));
-  PlanOptions wanted = options.plan;
-  std::string note;
-  if (wanted.fusion == Fusion::automatic) {
-    LATHE_ASSIGN(note, why_not_fused(*device));
-    if (!note.empty()) wanted.fusion = Fusion::none;
-  }
-  LATHE_ASSIGN(wanted.blocks,
-               device->context().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
-  LATHE_ASSIGN(Plan plan, build_session_plan(*file, wanted));
-  if (!note.empty()) plan.notes.push_back(note);
+  LATHE_ASSIGN(Plan plan, choose_plan(*device, *file, options.plan));
   if (options.executor == ExecutorKind::mega && plan.options.fusion != Fusion::full) {
     return Error{Code::not_eligible,
                  plan.notes.empty() ? "The mega executor needs a plan with Fusion::full."

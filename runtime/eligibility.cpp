@@ -4,8 +4,15 @@
 
 #include "codegen/kernels/matvec.h"
 #include "lathe/codegen/kernel_table.h"
+#include "runtime/session_base.h"
+#include "runtime/weights.h"
 
 namespace lathe {
+namespace {
+
+constexpr const char* kNotFused = "a kernel for each operation, not five a layer: ";
+
+}  // namespace
 
 Result<std::string> why_not_fused(const DeviceImpl& device) {
   std::string lacks;
@@ -20,7 +27,30 @@ Result<std::string> why_not_fused(const DeviceImpl& device) {
                           device.target().name(), bytes, kMostSharedBytes);
   }
   if (lacks.empty()) return lacks;
-  return "a kernel for each operation, not five a layer: " + lacks;
+  return kNotFused + lacks;
+}
+
+Result<Plan> choose_plan(const DeviceImpl& device, const GgufFile& file, PlanOptions options) {
+  const bool automatic = options.fusion == Fusion::automatic;
+  std::string note;
+  if (automatic) {
+    LATHE_ASSIGN(note, why_not_fused(device));
+    if (!note.empty()) options.fusion = Fusion::none;
+  }
+  LATHE_ASSIGN(options.blocks,
+               device.context().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  LATHE_ASSIGN(Plan plan, build_session_plan(file, options));
+  if (automatic && plan.options.fusion == Fusion::full) {
+    Result<void> covered = device.kernels().check_covered(plan.distinct_keys());
+    if (covered) covered = device.kernels().check_covered(BoundWeights::keys(plan));
+    if (!covered) {
+      note = kNotFused + covered.error().message;
+      options.fusion = Fusion::none;
+      LATHE_ASSIGN(plan, build_session_plan(file, options));
+    }
+  }
+  if (!note.empty()) plan.notes.push_back(note);
+  return plan;
 }
 
 bool another_executor_may_do(const Error& error) {

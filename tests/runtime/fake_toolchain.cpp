@@ -20,8 +20,7 @@ class FakeAssembler final : public Assembler {
 }  // namespace
 
 Result<void> FakeToolchain::covers(const KernelKey& key, Route route) const {
-  if (route != Route::text || key.type == KernelType::gemv) return {};
-  return Error{Code::unsupported, "the fake text route knows gemv only", {}};
+  return route_covers(key, route);
 }
 
 Result<std::string> FakeToolchain::compiler(Route route) const {

@@ -272,26 +272,6 @@ TEST_P(SessionTest, ReportsWhatRan) {
   EXPECT_GT(session->read_rate().value(), 0);
 }
 
-TEST_P(SessionTest, ARouteThatDoesNotCoverTheModelIsAnErrorThatNamesTheKey) {
-  SessionOptions options = options_for(ExecutorKind::graph);
-  options.plan.fusion = Fusion::none;  // whose products have templates
-  options.routes = {Route::text};
-  const auto refused = open_session(file_, options, fake_.platform());
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, Code::unsupported);
-  EXPECT_NE(refused.error().message.find("embed."), std::string::npos) << refused.error().text();
-  EXPECT_EQ(fake_.calls("cuLibraryLoadData"), 0);
-
-  options.routes = {Route::text, Route::nvrtc};
-  const auto session = open_or_fail(file_, options, fake_.platform());
-  ASSERT_TRUE(session);
-  EXPECT_NE(session->report().routes.find("text"), std::string::npos);
-  EXPECT_NE(session->report().routes.find("nvrtc"), std::string::npos);
-  // The kernels that went another way than the first say why.
-  ASSERT_FALSE(session->report().notes.empty());
-  EXPECT_NE(session->report().notes[0].find("text refused"), std::string::npos);
-}
-
 TEST(SessionMemory, OutOfMemoryNamesWhatIsNeededAndWhatWouldFit) {
   const auto file = make_model();
   std::int64_t weights = 0;
