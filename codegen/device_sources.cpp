@@ -76,6 +76,7 @@
   FILE(ptx_attention_merge, "ptx/attention_merge.ptx")               \
   FILE(ptx_embed, "ptx/embed.ptx")                                   \
   FILE(ptx_gemv_q4_k, "ptx/gemv_q4_k.ptx")                           \
+  FILE(ptx_gemv_q5_0, "ptx/gemv_q5_0.ptx")                           \
   FILE(ptx_gemv_q6_k, "ptx/gemv_q6_k.ptx")                           \
   FILE(ptx_gemv_q8_0, "ptx/gemv_q8_0.ptx")                           \
   FILE(ptx_glu, "ptx/glu.ptx")                                       \

@@ -85,7 +85,7 @@ Result<void> add_gemv_q4_k(Arguments& arguments, const KernelKey& key, const Tar
 
 Result<void> add_gemv_of(Arguments& arguments, const KernelKey& key, const Target& target) {
   if (key.format == Format::q4_k) return add_gemv_q4_k(arguments, key, target);
-  LATHE_TRY(add_gemv(arguments, key, key.format == Format::q6_k ? 256 : 128, 4));
+  LATHE_TRY(add_gemv(arguments, key, key.format == Format::q8_0 ? 128 : 256, 4));
   arguments.push_back({"blocks", key.k / row(key.format).block});
   return {};
 }

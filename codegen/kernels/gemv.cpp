@@ -95,6 +95,8 @@ const char* text_template(const KernelKey& key) {
   switch (key.format) {
     case Format::q4_k:
       return key.rows <= 4 ? "gemv_q4_k" : nullptr;  // more take more registers than 16 warps have
+    case Format::q5_0:
+      return "gemv_q5_0";
     case Format::q6_k:
       return "gemv_q6_k";
     case Format::q8_0:

@@ -164,6 +164,8 @@ std::vector<KernelKey> covered_keys() {
              {"k256.n1", "k512.n7", "k2048.n2048", "k4096.n14336", "k8192.n5", "k8448.n33",
               "k14336.n4096", "k16384.n9", "k28672.n8192", "k4096.n152064", "k16777216.n1000000"})
           add(std::string("gemv.") + format + "." + shape);
+      for (const char* shape : {"k32.n1", "k576.n5", "k1024.n33", "k896.n152064"})
+        add(std::string("gemv.q5_0.") + shape);
       for (const char* shape : {"k32.n1", "k64.n5", "k512.n64", "k4096.n4096", "k4864.n896",
                                 "k11008.n4096", "k16777216.n1000000"})
         add(std::string("gemv.q8_0.") + shape);

@@ -45,10 +45,12 @@ SessionOptions by_templates(ExecutorKind kind) {
 
 TEST(GpuTemplates, DecodeWhatCompilersDo) {
   if (const auto driver = system_driver(); !driver) GTEST_SKIP() << driver.error().message;
-  TinyModel qwen2 = fusible(tiny_qwen2()), qwen3 = fusible(tiny_qwen3());
-  qwen2.vocab = qwen3.vocab = 160;
-  qwen2.context = qwen3.context = 256;
-  for (const TinyModel& model : {model_shape(3), in_q8_0(model_shape(3)), qwen2, qwen3}) {
+  std::vector<TinyModel> models = {fusible(tiny_qwen2()), fusible(tiny_qwen3()),
+                                   fusible(tiny_gemma3())};
+  for (TinyModel& model : models) model.vocab = model.context = 160;
+  models.push_back(model_shape(3));
+  models.push_back(in_q8_0(model_shape(3)));
+  for (const TinyModel& model : models) {
     SCOPED_TRACE(model.architecture + " in " + row(model.weights).name);
     SessionOptions compiled = by_templates(ExecutorKind::graph);
     compiled.routes = {};
