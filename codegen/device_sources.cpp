@@ -97,6 +97,7 @@
   FILE(ptx_parts_first_place, "ptx/parts/first_place.ptx")           \
   FILE(ptx_parts_greatest_of_warp, "ptx/parts/greatest_of_warp.ptx") \
   FILE(ptx_parts_merged, "ptx/parts/merged.ptx")                     \
+  FILE(ptx_parts_q4_k_scales, "ptx/parts/q4_k_scales.ptx")           \
   FILE(ptx_parts_recent_token, "ptx/parts/recent_token.ptx")         \
   FILE(ptx_parts_running_sums, "ptx/parts/running_sums.ptx")
 

@@ -76,6 +76,7 @@ Result<void> add_gemv(Arguments& arguments, const KernelKey& key, int step, int 
 
 Result<void> add_gemv_q4_k(Arguments& arguments, const KernelKey& key, const Target& target) {
   LATHE_TRY(add_gemv(arguments, key, 1024, 2));
+  LATHE_TRY(add_part(arguments, "q4_k_scales"));
   arguments.push_back({"k", key.k});
   arguments.push_back({"chunked", std::int64_t{key.k > dev::kGemvChunk}});
   // Weights are read once per token and need not displace x. PTX has words for that since 7.4.
@@ -110,6 +111,7 @@ Result<void> add_rms_norm(Arguments& arguments, const KernelKey& key, const Targ
 Result<void> add_embed(Arguments& arguments, const KernelKey& key, const Target&) {
   constexpr std::int64_t kTwoTo23 = 0x4b000000;  // as the bits of a float, which integers join
   const bool q4_k = key.format == Format::q4_k, q6_k = key.format == Format::q6_k;
+  LATHE_TRY(add_part(arguments, "q4_k_scales"));
   arguments.push_back({"n", key.n});
   arguments.push_back({"units", key.k / 32});
   arguments.push_back({"y_bytes", key.k * std::int64_t{4}});
