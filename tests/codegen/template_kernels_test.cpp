@@ -60,14 +60,18 @@ std::vector<Family> covered_families() {
 
 class TemplateKernelsTest : public ::testing::TestWithParam<Family> {};
 
-// One of so many parts of the cases is enough: the seed chooses it, so that each has its turn.
-constexpr std::size_t kParts = 4 * LATHE_EMULATED_PARTS;
+// One of so many parts of the cases is enough: the seed chooses it, so that each has its turn. The
+// machine takes a second for a case of attention.
+std::size_t parts_of(KernelType type) {
+  return std::size_t{LATHE_EMULATED_PARTS} * (type == KernelType::attention ? 16 : 4);
+}
 
 TEST_P(TemplateKernelsTest, MatchTheOracle) {
   const std::uint64_t seed = verification::fresh_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   const std::vector<KernelCase> cases = covered_cases(GetParam());
-  for (std::size_t i = seed % kParts; i < cases.size(); i += kParts) {
+  const std::size_t parts = parts_of(GetParam().type);
+  for (std::size_t i = seed % parts; i < cases.size(); i += parts) {
     SCOPED_TRACE(cases[i].text());
     run_case(cases[i], seed);
     if (HasFailure()) return;
