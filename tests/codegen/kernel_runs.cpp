@@ -16,6 +16,10 @@ Result<void> inputs_unchanged(const KernelCase& kernel_case, const std::vector<B
   return {};
 }
 
+bool template_sums_in_order(const KernelKey& key) {
+  return key.type != KernelType::gemv && key.type != KernelType::rms_norm;
+}
+
 Result<std::vector<Bytes>> host_run(const KernelCase& kernel_case, const std::vector<Bytes>& before,
                                     Placement placement, const HostLaunch& launch) {
   const std::vector<Param> params = row(kernel_case.key.type).params(kernel_case.key);

@@ -33,6 +33,10 @@ Result<std::vector<Bytes>> gpu_run(Gpu& gpu, const KernelCase& kernel_case,
                                    const std::string& image, const std::vector<Bytes>& before,
                                    Placement placement);
 
+// Whether the key's PTX template takes its sums in the order of the device function, so that the
+// two give the same bits.
+bool template_sums_in_order(const KernelKey& key);
+
 // An error that names the first input that is not what it was.
 Result<void> inputs_unchanged(const KernelCase& kernel_case, const std::vector<Bytes>& before,
                               const std::vector<Bytes>& after);

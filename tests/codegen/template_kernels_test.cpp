@@ -12,11 +12,6 @@
 namespace lathe::testing {
 namespace {
 
-// The templates of these two have an order of their own.
-bool sums_in_the_same_order(const KernelKey& key) {
-  return key.type != KernelType::gemv && key.type != KernelType::rms_norm;
-}
-
 void run_case(const KernelCase& c, std::uint64_t seed) {
   const Compilers compilers;
   const Result<Ptx> ptx = emit(c.key, *parse_target("sm_90a"), Route::text, compilers);
@@ -38,7 +33,7 @@ void run_case(const KernelCase& c, std::uint64_t seed) {
     ASSERT_TRUE(second) << second.error().text();
     EXPECT_TRUE(*first == *second) << "the result depends on the order of the warps";
     comparison.add(expected, *first);
-    if (!sums_in_the_same_order(c.key)) continue;
+    if (!template_sums_in_order(c.key)) continue;
     const auto emulated = emulated_run(c, given, Placement::end, seed);
     ASSERT_TRUE(emulated) << emulated.error().text();
     EXPECT_TRUE(*first == *emulated) << "bits differ from the device function's";
