@@ -66,9 +66,8 @@ Result<void> CudaBatch::prepare(const SessionOptions& options) {
     largest.counter_bytes = std::max(largest.counter_bytes, rows.plan.plan.counter_bytes);
   }
   const Stopwatch uploading;
-  LATHE_ASSIGN(BoundWeights memory, BoundWeights::upload(*device_, stream_, *file_, largest,
-                                                         options.progress, options.cancelled));
-  memory_.emplace(std::move(memory));
+  LATHE_ASSIGN(memory_, BoundWeights::upload(*device_, stream_, *file_, largest, options));
+  report_.borrowed_bytes = memory_->borrowed_bytes();
   report_.upload_seconds = uploading.seconds();
 
   const ExecutorKind kind =

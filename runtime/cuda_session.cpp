@@ -67,9 +67,8 @@ class CudaSession final : public SessionBase {
     report_build(*device_, before, building.seconds(), report_);
 
     const Stopwatch uploading;
-    LATHE_ASSIGN(BoundWeights memory, BoundWeights::upload(*device_, stream_, *file_, plan_,
-                                                           options.progress, options.cancelled));
-    memory_.emplace(std::move(memory));
+    LATHE_ASSIGN(memory_, BoundWeights::upload(*device_, stream_, *file_, plan_, options));
+    report_.borrowed_bytes = memory_->borrowed_bytes();
     report_.upload_seconds = uploading.seconds();
 
     LATHE_ASSIGN(BoundPlan bound, BoundPlan::bind(plan_, memory_->addresses(), Alignment::kernel));

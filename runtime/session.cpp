@@ -202,6 +202,10 @@ Result<std::unique_ptr<Session>> open_session(std::shared_ptr<const GgufFile> fi
   if (!file) return Error{Code::invalid_argument, "The model file is null.", {}};
   if (options.executor != ExecutorKind::cpu)
     return open_cuda_session(std::move(file), options, platform);
+  if (options.device_weights)
+    return Error{Code::invalid_argument,
+                 "The cpu executor was given weights on a device, which it cannot read.",
+                 {}};
   PlanOptions wanted = options.plan;
   if (wanted.fusion == Fusion::automatic) wanted.fusion = Fusion::none;
   LATHE_ASSIGN(Plan plan, build_session_plan(*file, wanted));

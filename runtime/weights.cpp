@@ -19,11 +19,38 @@ constexpr std::int64_t kChunk = std::int64_t{32} << 20;
 // Copying out of the page cache with one thread is slower than the bus.
 constexpr std::size_t kCopyThreads = 8;
 
-// One run of bytes to be uploaded.
+constexpr std::uint64_t kGivenBlocksAlignment = 16;
+
+// Where a weight of the plan's is on the device already.
+struct Given {
+  std::uint64_t address = 0;  // 0: nowhere
+  Layout layout = Layout::raw;
+};
+
+Result<Given> look_for(const WeightSlot& slot, const DeviceWeights& given) {
+  if (!given) return Given{};
+  for (const Layout layout : {Layout::tiles, Layout::raw}) {
+    if (layout == Layout::tiles && slot.layout != Layout::tiles) continue;
+    const bool tiles = layout == Layout::tiles;
+    const std::uint64_t address =
+        given(slot.name, layout, tiles ? slot.device_bytes() : slot.bytes);
+    if (address == 0) continue;
+    const std::uint64_t alignment = tiles ? std::uint64_t(kAlignment) : kGivenBlocksAlignment;
+    if (address % alignment == 0) return Given{address, layout};
+    return Error{Code::invalid_argument,
+                 fmt::format("The caller's address {:#x} of tensor {} is not aligned to {} bytes.",
+                             address, slot.name, alignment),
+                 {}};
+  }
+  return Given{};
+}
+
+// One run of bytes of the pool, and what is to be done for it.
 struct Piece {
-  std::span<const std::byte> bytes;
-  std::int64_t offset;                // in the pool
-  const WeightSlot* tiles = nullptr;  // the slot, if it is to be in tiles
+  std::span<const std::byte> bytes = {};  // to be uploaded; none where `blocks` are
+  std::int64_t offset = 0;                // in the pool
+  const WeightSlot* tiles = nullptr;      // the slot, if it is to be in tiles
+  CUdeviceptr blocks = 0;                 // the caller's, of which tiles are to be made
 };
 
 void copy_in_parallel(std::byte* to, std::span<const std::byte> from) {
@@ -137,24 +164,40 @@ std::vector<KernelKey> BoundWeights::keys(const Plan& plan) {
 }
 
 Result<BoundWeights> BoundWeights::upload(DeviceImpl& device, CUstream stream, const GgufFile& file,
-                                          const Plan& plan, const Progress& progress,
-                                          const std::function<bool()>& cancelled) {
+                                          const Plan& plan, const SessionOptions& options) {
   const Context& context = device.context();
+  BoundWeights bound;
   std::vector<Piece> pieces;
   std::int64_t pool = 0, largest = 0;
-  const auto place = [&](std::span<const std::byte> bytes, std::int64_t device_bytes,
-                         const WeightSlot* tiles) {
-    pieces.push_back({bytes, pool, tiles});
+  const auto place = [&](Piece piece, std::int64_t device_bytes) {
+    piece.offset = pool;
     pool = align_up(pool + device_bytes, kAlignment);
-    if (tiles) largest = std::max(largest, std::int64_t(bytes.size()));
+    if (piece.tiles) largest = std::max(largest, std::int64_t(piece.bytes.size()));
+    pieces.push_back(piece);
   };
-  for (const WeightSlot& slot : plan.weights)
-    place(file.data(*file.tensor(slot.name)), slot.device_bytes(),
-          slot.layout == Layout::tiles ? &slot : nullptr);
+  // By slot: what is read where the caller has it. The others have a piece of the pool, in order.
+  std::vector<Given> borrowed;
+  for (const WeightSlot& slot : plan.weights) {
+    LATHE_ASSIGN(const Given there, look_for(slot, options.device_weights));
+    const bool in_place = there.address != 0 && there.layout == slot.layout;
+    borrowed.push_back(in_place ? there : Given{});
+    if (in_place) {
+      bound.borrowed_bytes_ += slot.bytes;
+      continue;
+    }
+    Piece piece;
+    if (slot.layout == Layout::tiles) piece.tiles = &slot;
+    if (there.address != 0)
+      piece.blocks = there.address;
+    else
+      piece.bytes = file.data(*file.tensor(slot.name));
+    place(piece, slot.device_bytes());
+  }
   for (const Table& table : plan.tables) {
     const auto bytes = std::as_bytes(std::span(table.values));
-    place(bytes, std::int64_t(bytes.size()), nullptr);
+    place({.bytes = bytes}, std::int64_t(bytes.size()));
   }
+  pool = std::max(pool, kAlignment);  // where all is the caller's
   const std::int64_t kv = kv_pool_bytes(plan);
   const std::int64_t arena = align_up(plan.arena_bytes, kAlignment);
   const std::int64_t control = align_up(std::int64_t(sizeof(ControlBlock)), kAlignment);
@@ -185,7 +228,6 @@ Result<BoundWeights> BoundWeights::upload(DeviceImpl& device, CUstream stream, c
     return std::move(buffer).error().with(
         "hint", advice(plan, std::int64_t(free), pool + scratch + largest));
   };
-  BoundWeights bound;
   LATHE_ASSIGN(bound.weights_, allocate(pool, "weights"));
   LATHE_ASSIGN(bound.kv_, allocate(kv, "KV cache"));
   LATHE_ASSIGN(bound.scratch_, allocate(scratch, "scratch arena"));
@@ -209,19 +251,21 @@ Result<BoundWeights> BoundWeights::upload(DeviceImpl& device, CUstream stream, c
   std::int64_t sent = 0;
   for (const Piece& piece : pieces) {
     CUdeviceptr to = bound.weights_.get() + CUdeviceptr(piece.offset);
-    LATHE_TRY(uploader.send(piece.tiles ? blocks.get() : to, piece.bytes));
-    if (piece.tiles) LATHE_TRY(retile(device, *piece.tiles, blocks.get(), to, stream));
+    const CUdeviceptr from = piece.blocks ? piece.blocks : blocks.get();
+    LATHE_TRY(uploader.send(piece.tiles ? from : to, piece.bytes));
+    if (piece.tiles) LATHE_TRY(retile(device, *piece.tiles, from, to, stream));
     sent += std::int64_t(piece.bytes.size());
-    if (progress) progress("uploading weights", sent, pool);
-    if (cancelled && cancelled())
+    if (options.progress) options.progress("uploading weights", sent, pool);
+    if (options.cancelled && options.cancelled())
       return Error{Code::cancelled, "The upload of weights was cancelled by the caller.", {}};
   }
   LATHE_DRIVER_CALL(driver, cuStreamSynchronize, stream);
 
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    auto& list = i < plan.weights.size() ? bound.addresses_.weights : bound.addresses_.tables;
-    list.push_back(bound.weights_.get() + std::uint64_t(pieces[i].offset));
-  }
+  auto piece = pieces.begin();
+  const auto next = [&] { return bound.weights_.get() + std::uint64_t((piece++)->offset); };
+  for (const Given& there : borrowed)
+    bound.addresses_.weights.push_back(there.address ? there.address : next());
+  while (piece != pieces.end()) bound.addresses_.tables.push_back(next());
   place_kv(plan, bound.kv_.get(), bound.addresses_);
   bound.addresses_.scratch = bound.scratch_.get();
   bound.addresses_.control = bound.scratch_.get() + std::uint64_t(arena);

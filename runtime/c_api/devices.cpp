@@ -26,6 +26,15 @@ Result<std::vector<Route>> routes_of(const std::int32_t* numbers, std::int32_t c
   return routes;
 }
 
+LogHook log_of(lathe_log log, void* user) {
+  if (!log) return {};
+  static_assert(LATHE_LOG_WARNING == static_cast<int>(LogLevel::warning) &&
+                LATHE_LOG_INFO == static_cast<int>(LogLevel::info));
+  return [=](LogLevel level, std::string_view line) {
+    log(user, static_cast<std::int32_t>(level), std::string(line).c_str());
+  };
+}
+
 Result<CustomKernel> custom_kernel_of(const lathe_custom_kernel& given) {
   if (!given.name) return null_argument("lathe_custom_kernel.name");
   if (!given.source) return null_argument("lathe_custom_kernel.source");
@@ -51,20 +60,34 @@ Result<CustomKernel> custom_kernel_of(const lathe_custom_kernel& given) {
 
 }  // namespace
 
+Result<DeviceOptions> lathe::c_api::device_options_of(const lathe_device_options& given) {
+  DeviceOptions wanted;
+  wanted.device = given.device;
+  wanted.context = given.context;
+  LATHE_ASSIGN(wanted.routes, routes_of(given.routes, given.route_count));
+  wanted.compilers = {.nvrtc = text_or_empty(given.nvrtc), .llvm = text_or_empty(given.llvm)};
+  wanted.disk_cache = !given.no_disk_cache;
+  wanted.cache_directory = text_or_empty(given.cache_directory);
+  LATHE_ASSIGN(const auto memory, read_optional_struct(given.memory, "lathe_memory_hooks"));
+  wanted.memory = {memory.user, memory.allocate_device, memory.free_device, memory.allocate_pinned,
+                   memory.free_pinned};
+  wanted.log = log_of(given.log, given.log_user);
+  wanted.dump_directory = text_or_empty(given.dump_directory);
+  wanted.cache_read_only = given.cache_read_only != 0;
+  if (given.cache_cap_bytes < 0) {
+    return Error{Code::invalid_argument,
+                 fmt::format("A cache of {} bytes makes no sense.", given.cache_cap_bytes),
+                 {}};
+  }
+  wanted.cache_cap_bytes = given.cache_cap_bytes;
+  return wanted;
+}
+
 lathe_status lathe_device_open(const lathe_device_options* options, lathe_device** device) {
   return guarded([&]() -> Result<void> {
     LATHE_NOT_NULL(device);
     LATHE_ASSIGN(const auto given, read_optional_struct(options, "lathe_device_options"));
-    DeviceOptions wanted;
-    wanted.device = given.device;
-    wanted.context = given.context;
-    LATHE_ASSIGN(wanted.routes, routes_of(given.routes, given.route_count));
-    wanted.compilers = {.nvrtc = text_or_empty(given.nvrtc), .llvm = text_or_empty(given.llvm)};
-    wanted.disk_cache = !given.no_disk_cache;
-    wanted.cache_directory = text_or_empty(given.cache_directory);
-    LATHE_ASSIGN(const auto memory, read_optional_struct(given.memory, "lathe_memory_hooks"));
-    wanted.memory = {memory.user, memory.allocate_device, memory.free_device,
-                     memory.allocate_pinned, memory.free_pinned};
+    LATHE_ASSIGN(const DeviceOptions wanted, device_options_of(given));
     LATHE_ASSIGN(std::shared_ptr<Device> opened, Device::open(wanted));
     LATHE_ASSIGN(*device, open_device_handle(std::move(opened)));
     return {};
@@ -79,6 +102,7 @@ lathe_status lathe_device_get_info(lathe_device* device, lathe_device_info* info
   return guarded([&]() -> Result<void> {
     LATHE_ASSIGN(DeviceObject * object, find<DeviceObject>(device));
     const KernelCounts counts = object->device->counts();
+    const CacheCounts cache = object->device->cache_counts();
     const std::lock_guard lock(object->mutex);
     return write_struct({.struct_size = 0,
                          .description = object->description.c_str(),
@@ -87,7 +111,13 @@ lathe_status lathe_device_get_info(lathe_device* device, lathe_device_info* info
                          .kernels_built = counts.built,
                          .kernels_from_disk = counts.from_disk,
                          .kernels_from_memory = counts.from_memory,
-                         .note_count = std::int32_t(object->device->notes().size())},
+                         .note_count = std::int32_t(object->device->notes().size()),
+                         .cache_hits = cache.hits,
+                         .cache_misses = cache.misses,
+                         .cache_rejects = cache.rejects,
+                         .cache_writes = cache.writes,
+                         .cache_write_failures = cache.write_failures,
+                         .cache_evictions = cache.evictions},
                         info, "lathe_device_info");
   });
 }
@@ -161,7 +191,11 @@ lathe_status lathe_kernel_get_info(const lathe_kernel* kernel, lathe_kernel_info
                          .from_cache = known.from_cache,
                          .registers = known.registers,
                          .local_bytes = known.local_bytes,
-                         .shared_bytes = known.shared_bytes},
+                         .shared_bytes = known.shared_bytes,
+                         .cubin_bytes = known.cubin_bytes,
+                         .emit_ms = known.emit_ms,
+                         .assemble_ms = known.assemble_ms,
+                         .load_ms = known.load_ms},
                         info, "lathe_kernel_info");
   });
 }

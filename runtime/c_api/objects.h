@@ -108,6 +108,7 @@ struct SnapshotObject {
   const KvSnapshot snapshot;
 };
 
+Result<DeviceOptions> device_options_of(const lathe_device_options& given);
 // Tests open devices on a driver of their own.
 inline Result<lathe_device*> open_device_handle(std::shared_ptr<Device> device) {
   return open_handle(std::make_unique<DeviceObject>(std::move(device)));

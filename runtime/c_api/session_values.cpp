@@ -33,6 +33,14 @@ Result<Fusion> fusion_of(std::int32_t number) {
   return unknown_number("fusion", number);
 }
 
+DeviceWeights device_weights_of(lathe_device_weights weights, void* user) {
+  if (!weights) return {};
+  return [=](std::string_view tensor, Layout layout, std::int64_t bytes) {
+    return weights(user, std::string(tensor).c_str(),
+                   layout == Layout::tiles ? LATHE_ELEMENT_TILES : LATHE_ELEMENT_BLOCKS, bytes);
+  };
+}
+
 }  // namespace
 
 Result<Format> kv_format_of(std::int32_t number) {
@@ -66,6 +74,7 @@ Result<SessionOptions> session_options_of(const lathe_session_options& given) {
     options.kernels = device->device;
   }
   options.stream = given.stream;
+  options.device_weights = device_weights_of(given.weights, given.weights_user);
   options.progress = progress_of(given.progress, given.progress_user);
   options.cancelled = cancelled_of(given.cancel, given.cancel_user);
   return options;
@@ -103,7 +112,8 @@ lathe_session_info session_info_of(const SessionReport& report, const Plan& plan
           .chunk = report.chunk,
           .layers = plan.spec.layers,
           .kv_heads = plan.spec.kv_heads,
-          .head_dim = plan.spec.head_dim};
+          .head_dim = plan.spec.head_dim,
+          .borrowed_bytes = report.borrowed_bytes};
 }
 
 Result<const char*> note_of(const SessionReport& report, std::int32_t index) {

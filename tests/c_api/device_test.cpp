@@ -1,6 +1,8 @@
 // Holds devices, kernels and launches of the C interface to their contract, on the fake driver,
 // which runs each kernel by its oracle.
 #include <cstring>
+#include <filesystem>
+#include <string>
 #include <vector>
 
 #include "runtime/c_api/objects.h"
@@ -175,6 +177,52 @@ TEST(DeviceOpening, ChecksItsOptions) {
   options.struct_size = 0;
   EXPECT_REFUSED(lathe_device_open(&options, &device), LATHE_INVALID_ARGUMENT, "struct_size");
   EXPECT_REFUSED(lathe_device_open(nullptr, nullptr), LATHE_INVALID_ARGUMENT, "device");
+}
+
+TEST(DeviceOpening, TellsItsLogAndCountsItsCache) {
+  const ScratchDirectory scratch;
+  const FakeDriver fake;
+  std::vector<std::string> lines;
+  auto options = api::sized<lathe_device_options>();
+  options.cache_directory = scratch.path().c_str();
+  options.log_user = &lines;
+  options.log = [](void* user, std::int32_t level, const char* line) {
+    EXPECT_EQ(level, LATHE_LOG_INFO);
+    static_cast<std::vector<std::string>*>(user)->emplace_back(line);
+  };
+  const std::string dumps = scratch.path() + "/dumps";
+  options.dump_directory = dumps.c_str();
+  // Written, read, and read where nothing may be written.
+  for (int round = 0; round < 3; ++round) {
+    options.cache_read_only = round == 2;
+    const auto wanted = c_api::device_options_of(options);
+    ASSERT_TRUE(wanted) << wanted.error().text();
+    EXPECT_EQ(wanted->cache_read_only, round == 2);
+    const DeviceHandle device(
+        c_api::open_device_handle(DeviceImpl::open(*wanted, fake.platform()).value()).value());
+    lathe_kernel* kernel = nullptr;
+    ASSERT_EQ(lathe_kernel_load(device.get(), key_of("gemv.f32.k64.n3.w4").get(), &kernel),
+              LATHE_OK);
+    const KernelHandle loaded(kernel);
+    auto info = api::sized<lathe_device_info>();
+    ASSERT_EQ(lathe_device_get_info(device.get(), &info), LATHE_OK);
+    EXPECT_EQ(info.cache_hits, round == 0 ? 0 : 2);
+    EXPECT_EQ(info.cache_writes, round == 0 ? 2 : 0);
+    EXPECT_EQ(info.cache_rejects + info.cache_write_failures + info.cache_evictions, 0);
+    auto of_kernel = api::sized<lathe_kernel_info>();
+    ASSERT_EQ(lathe_kernel_get_info(kernel, &of_kernel), LATHE_OK);
+    EXPECT_GT(of_kernel.cubin_bytes, 0);
+    EXPECT_GT(of_kernel.load_ms, 0);
+    EXPECT_EQ(of_kernel.assemble_ms > 0, round == 0);
+  }
+  ASSERT_EQ(lines.size(), 6u);
+  EXPECT_TRUE(lines[1].starts_with("lathe,1,kernel,built,key=gemv.f32.")) << lines[1];
+  EXPECT_TRUE(lines[3].starts_with("lathe,1,kernel,cached,key=gemv.f32.")) << lines[3];
+  EXPECT_TRUE(std::filesystem::exists(dumps));
+
+  lathe_device* none = nullptr;
+  options.cache_cap_bytes = -1;
+  EXPECT_REFUSED(lathe_device_open(&options, &none), LATHE_INVALID_ARGUMENT, "-1 bytes");
 }
 
 class CustomKernels : public DeviceFunctions {

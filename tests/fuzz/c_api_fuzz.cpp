@@ -37,7 +37,7 @@ class Caller {
   }
 
   void call() {
-    switch (input_.ConsumeIntegralInRange(0, 29)) {
+    switch (input_.ConsumeIntegralInRange(0, 30)) {
       case 0:
         return open(
             keys_, [&](lathe_key** out) { return lathe_key_parse(text("gemv.q8_0.k64.n8"), out); });
@@ -129,6 +129,8 @@ class Caller {
         return seen(lathe_session_reset(any(sessions_)));
       case 28:
         return choose();
+      case 29:
+        return open_device();
       default:
         return errors();
     }
@@ -241,12 +243,41 @@ class Caller {
     options.context = input_.ConsumeIntegralInRange(-1, kMostContext);
     options.attention_splits = number(-1, 65);
     options.threads = input_.ConsumeIntegralInRange(-1, 2);
+    if (input_.ConsumeIntegralInRange(0, 15) == 0)
+      options.weights = [](void*, const char*, std::int32_t, std::int64_t) -> std::uint64_t {
+        return 0;
+      };
     if (input_.ConsumeIntegralInRange(0, 7) == 0)
       options.struct_size = input_.ConsumeIntegralInRange<std::size_t>(0, sizeof options);
     open(sessions_, [&](lathe_session** out) {
       return lathe_session_open(any(models_),
                                 input_.ConsumeIntegralInRange(0, 15) ? &options : nullptr, out);
     });
+  }
+
+  // There is none where fuzzers run: what is asked is how the options are read.
+  void open_device() {
+    auto options = sized<lathe_device_options>();
+    options.device = number(-1, 2);
+    std::array<std::int32_t, 4> routes;
+    for (std::int32_t& route : routes) route = number(-1, 4);
+    options.routes = input_.ConsumeIntegralInRange(0, 7) ? routes.data() : nullptr;
+    options.route_count = input_.ConsumeIntegralInRange(-1, int(routes.size()));
+    options.no_disk_cache = 1;
+    options.cache_cap_bytes = number(-1, 2);
+    options.log = [](void*, std::int32_t, const char*) {};
+    lathe_memory_hooks memory = sized<lathe_memory_hooks>();
+    if (input_.ConsumeIntegralInRange(0, 3) == 0)
+      memory.struct_size = input_.ConsumeIntegralInRange<std::size_t>(0, sizeof memory);
+    options.memory = &memory;
+    if (input_.ConsumeIntegralInRange(0, 7) == 0)
+      options.struct_size = input_.ConsumeIntegralInRange<std::size_t>(0, sizeof options);
+    lathe_device* device = nullptr;
+    const lathe_status status = lathe_device_open(&options, &device);
+    seen(status);
+    if (status == LATHE_OK) seen(lathe_device_close(device));
+    auto info = sized<lathe_device_info>();
+    seen(lathe_device_get_info(device, &info));
   }
 
   void feed() {

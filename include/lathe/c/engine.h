@@ -104,6 +104,15 @@ LATHE_API lathe_status lathe_model_get_report(const lathe_model* model, int32_t 
 LATHE_API lathe_status lathe_model_convert(const lathe_model* model, const char* path,
                                            lathe_progress progress, void* user);
 
+// Where a weight lies on the device already. Asked for each that the session reads, on the thread
+// that opens it, before that returns. Returns the address, in the session's context, of the
+// tensor's `bytes`: as the file has them (LATHE_ELEMENT_BLOCKS), aligned to 16 bytes, or as the
+// kernel "retile" makes them (LATHE_ELEMENT_TILES), aligned to 256; 0: nowhere. It stays the
+// caller's, who keeps it there as long as the session; what wrote it is over, or stands on the
+// session's stream. Must not call Lathe with the session that is being opened.
+typedef uint64_t (*lathe_device_weights)(void* user, const char* tensor, int32_t element,
+                                         int64_t bytes);
+
 typedef struct lathe_session_options {
   size_t struct_size;
   int32_t executor;            // LATHE_EXECUTOR_...
@@ -121,6 +130,11 @@ typedef struct lathe_session_options {
   int32_t chunk;          // tokens of a prompt read at once, up to 8192; 0: 512, -1: one by one
   int32_t wait_limit_ms;  // how long the GPU may choose no token before it counts as hung; 0: five
                           // minutes, or LATHE_WAIT_LIMIT; -1: for ever
+  // NULL: all weights are uploaded. A weight that the fused kernels want in tiles is asked for as
+  // tiles, then as blocks, of which the session makes tiles of its own on the device. What is
+  // nowhere is uploaded from the file. LATHE_INVALID_ARGUMENT with the cpu executor.
+  lathe_device_weights weights;
+  void* weights_user;
 } lathe_session_options;
 
 typedef struct lathe_session_info {
@@ -144,6 +158,7 @@ typedef struct lathe_session_info {
   int32_t layers;  // of the KV cache, each with kv_heads x head_dim numbers a position
   int32_t kv_heads;
   int32_t head_dim;
+  int64_t borrowed_bytes;  // of weight_bytes, read where lathe_session_options::weights has them
 } lathe_session_info;
 
 // Plans, builds, loads and uploads; waits for the end. options may be NULL. Needs the model's

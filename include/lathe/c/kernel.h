@@ -138,6 +138,14 @@ typedef struct lathe_memory_hooks {
   void (*free_pinned)(void* user, void* address);
 } lathe_memory_hooks;
 
+enum {
+  LATHE_LOG_WARNING = 1,  // something was done without: a route, the cache ...
+  LATHE_LOG_INFO = 2      // a kernel was built, an entry was read ...
+};
+// Takes one event as one line without its end (docs/logging.md). On any thread, several at once,
+// never while a token is decoded. Must not call Lathe with that device, nor throw.
+typedef void (*lathe_log)(void* user, int32_t level, const char* line);
+
 typedef struct lathe_device_options {
   size_t struct_size;
   int32_t device;               // ordinal, where no context is given
@@ -149,6 +157,12 @@ typedef struct lathe_device_options {
   const char* nvrtc;            // as in lathe_compiler_options
   const char* llvm;
   const lathe_memory_hooks* memory;  // copied; NULL: the driver's memory
+  lathe_log log;                     // NULL: LATHE_LOG, else nothing
+  void* log_user;
+  const char* dump_directory;  // for PTX and cubins of what is built; NULL: LATHE_DUMP
+  int64_t cache_cap_bytes;     // 0: LATHE_CACHE_CAP, else 512 MiB
+  int32_t cache_read_only;     // 1: takes what is there and writes nothing
+  int32_t reserved;            // 0
 } lathe_device_options;
 
 typedef struct lathe_device_info {
@@ -160,6 +174,13 @@ typedef struct lathe_device_info {
   int32_t kernels_from_disk;
   int32_t kernels_from_memory;  // asked for again
   int32_t note_count;           // what was passed over, and why
+  // Entries of the disk cache since the device was opened; a warm kernel reads two.
+  int64_t cache_hits;
+  int64_t cache_misses;          // not there, or rejected
+  int64_t cache_rejects;         // damaged, unreadable or not the user's alone
+  int64_t cache_writes;          // written
+  int64_t cache_write_failures;  // and not written: a full disk, no permission ...
+  int64_t cache_evictions;       // removed to stay under the cap
 } lathe_device_info;
 
 // options may be NULL. Loads the driver on the first call; LATHE_NO_DRIVER says what is missing.
@@ -223,6 +244,11 @@ typedef struct lathe_kernel_info {
   int32_t registers;     // per thread
   int32_t local_bytes;   // per thread: spills
   int32_t shared_bytes;  // static, per block
+  int64_t cubin_bytes;
+  // Milliseconds of the compiler, the assembler and the driver; 0 for what was not needed.
+  double emit_ms;
+  double assemble_ms;
+  double load_ms;
 } lathe_kernel_info;
 
 LATHE_API lathe_status lathe_kernel_get_info(const lathe_kernel* kernel, lathe_kernel_info* info);

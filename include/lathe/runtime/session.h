@@ -32,6 +32,14 @@ enum class ExecutorKind : std::uint8_t {
 const char* executor_name(ExecutorKind kind);
 Result<ExecutorKind> executor_by_name(std::string_view name);
 
+// Where a weight lies on the device already: asked once for each that a plan reads, on the thread
+// that opens a session. Returns the address, in the session's context, of the tensor's `bytes` in
+// the layout asked for: as the file has them (raw), aligned to 16 bytes, or in tiles
+// (lathe/codegen/tile.h), aligned to 256; 0: nowhere. It stays the caller's, who keeps it there as
+// long as the session; what wrote it is over, or stands on the session's stream.
+using DeviceWeights =
+    std::function<std::uint64_t(std::string_view tensor, Layout layout, std::int64_t bytes)>;
+
 struct SessionOptions {
   ExecutorKind executor = ExecutorKind::graph;
   PlanOptions plan = {};
@@ -54,6 +62,10 @@ struct SessionOptions {
   // context up with an error: between once and twice this. 0: LATHE_WAIT_LIMIT, else 5 minutes;
   // below 0: for ever.
   std::chrono::milliseconds wait_limit = {};
+  // A weight that the plan has in tiles is asked for in tiles, then raw, of which the session makes
+  // tiles of its own on the device. What is nowhere is uploaded from the file. Not for executor
+  // cpu.
+  DeviceWeights device_weights = {};
   Progress progress = {};
   // Asked after each kernel and each weight while the session opens: true ends it, Code::cancelled.
   std::function<bool()> cancelled = {};
@@ -71,6 +83,7 @@ struct SessionReport {
   double build_seconds = 0;
   double upload_seconds = 0;
   std::int64_t weight_bytes = 0;
+  std::int64_t borrowed_bytes = 0;  // of those, read where the caller's device_weights has them
   std::int64_t kv_bytes = 0;
   std::int64_t scratch_bytes = 0;
   int chunk = 0;  // tokens of a prompt read at once; 0: they are read one by one
