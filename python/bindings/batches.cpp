@@ -1,4 +1,5 @@
 // Owns batches: several sequences of a model in one step. The comments of lathe/c/batch.h hold.
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -19,19 +20,22 @@ auto batch_member() {
 }
 
 void open_batch(Batch* self, const nb::handle& model, int sequences, int rows, Executor executor,
-                KvFormat kv_format, int context, const api::Device* device, std::uintptr_t stream,
-                nb::object progress) {
-  Callback callback(std::move(progress));
-  const lathe_session_options session = session_options(
-      executor, Fusion(LATHE_FUSION_FULL), kv_format, context, 0, 0, device, stream, callback);
+                KvFormat kv_format, int context, int chunk, int wait_limit_ms,
+                const nb::object& device, std::uintptr_t stream, nb::object progress,
+                nb::object cancel, Opening::Weights weights, const nb::object& owner) {
+  Opening opening(std::move(progress), std::move(cancel), std::move(weights));
+  const lathe_session_options session =
+      session_options({executor, Fusion(LATHE_FUSION_FULL), kv_format, context, 0, 0, chunk,
+                       wait_limit_ms, nb::cast<const Device*>(device), stream},
+                      opening);
   auto options = api::sized<lathe_batch_options>();
   options.session = &session;
   options.sequences = sequences;
   options.rows = rows;
   const Model& of = nb::cast<const Model&>(model);
   auto opened = unlocked([&] { return api::Batch::open(of.handle, options); });
-  callback.rethrow();
-  new (self) Batch("batch", value_of(std::move(opened)), nb::borrow(model));
+  opening.rethrow();
+  new (self) Batch("batch", value_of(std::move(opened)), nb::make_tuple(model, device, owner));
 }
 
 std::int32_t join(Batch& self, float temperature, int top_k, float top_p, float min_p,
@@ -214,10 +218,13 @@ void bind_batches(nb::module_& module) {
   batch
       .def(
           "__init__", &open_batch, "model"_a, "sequences"_a, "rows"_a, "executor"_a, "kv_format"_a,
-          "context"_a, "device"_a.none(), "stream"_a, "progress"_a.none(),
+          "context"_a, "chunk"_a, "wait_limit_ms"_a, "device"_a.none(), "stream"_a,
+          "progress"_a.none(), "cancel"_a.none(), "weights"_a, "owner"_a.none(),
           nb::sig("def __init__(self, model: Model, sequences: int, rows: int, executor: Executor, "
-                  "kv_format: KvFormat, context: int, device: Device | None, stream: int, "
-                  "progress: collections.abc.Callable[[str, int, int], object] | None) -> None"))
+                  "kv_format: KvFormat, context: int, chunk: int, wait_limit_ms: int, device: "
+                  "Device | None, stream: int, progress: collections.abc.Callable[[str, int, int], "
+                  "object] | None, cancel: collections.abc.Callable[[], object] | None, weights: "
+                  "dict[str, tuple[int, int]], owner: object) -> None"))
       .def("close", &Batch::close)
       .def_prop_ro("closed", &Batch::closed)
       .def_prop_ro("device", batch_member<&Info::device>())

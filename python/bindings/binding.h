@@ -84,6 +84,7 @@ void bind_arrays(nb::module_& module);
 void bind_batches(nb::module_& module);
 void bind_errors(nb::module_& module);
 void bind_kernels(nb::module_& module);
+void bind_models(nb::module_& module);
 void bind_sessions(nb::module_& module);
 
 }  // namespace lathe::python

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,7 +16,7 @@
 #include <string>
 #include <utility>
 
-#include "binding.h"
+#include "device.h"
 
 namespace lathe::python {
 
@@ -23,8 +24,6 @@ enum class Executor : std::int32_t {};  // its numbers are the C header's
 enum class Fusion : std::int32_t {};
 enum class KvFormat : std::int32_t {};
 enum class KvPart : std::int32_t {};
-
-constexpr auto number = [](auto enumerator) { return static_cast<std::int32_t>(enumerator); };
 
 // A file, or bytes that stay as they are because Python's own are immutable.
 struct Model {
@@ -40,8 +39,8 @@ struct Snapshot {
 template <typename Handle>
 class Opened {
  public:
-  Opened(const char* noun, Handle handle, nb::object model)
-      : noun_(noun), handle_(std::move(handle)), model_(std::move(model)) {}
+  Opened(const char* noun, Handle handle, nb::object needs)
+      : noun_(noun), needs_(std::move(needs)), handle_(std::move(handle)) {}
 
   // Runs a call with it. One at a time, from one thread, and not from a callback.
   template <typename Call>
@@ -67,14 +66,14 @@ class Opened {
       const nb::gil_scoped_release released;
       handle_.reset();
     });
-    model_.reset();
+    needs_.reset();
   }
   bool closed() const { return !handle_; }
 
  private:
   const char* noun_;
+  nb::object needs_;  // the model, whose bytes are read; a device's hooks; the caller's weights
   std::optional<Handle> handle_;
-  nb::object model_;  // its bytes are what weights are read from
   std::atomic<bool> busy_ = false;
 };
 using Session = Opened<api::Session>;
@@ -162,11 +161,48 @@ void write_kv(Opened<Handle>& self, KvPart part, int layer, int first, const Giv
   });
 }
 
-// Options whose progress and cancellation are the callback's.
-lathe_session_options session_options(Executor executor, Fusion fusion, KvFormat kv_format,
-                                      int context, int attention_splits, int threads,
-                                      const api::Device* device, std::uintptr_t stream,
-                                      Callback& callback);
+// An answer of the program's that may be of any type: no is what is false.
+bool says_yes(Callback& question);
+
+// What the opening of a session or a batch asks of the program.
+class Opening {
+ public:
+  // Name of a tensor: its address on the device, and its bytes there.
+  using Weights = std::map<std::string, std::pair<std::uint64_t, std::int64_t>>;
+
+  Opening(nb::object progress, nb::object cancel, Weights weights)
+      : progress_(std::move(progress)), cancel_(std::move(cancel)), weights_(std::move(weights)) {}
+  Opening(const Opening&) = delete;
+
+  // The options call this object back.
+  void ask_in(lathe_session_options& options);
+  // Raises what a callback raised, or what was wrong with the weights.
+  void rethrow();
+
+ private:
+  static std::int32_t cancelled(void* user);
+  static std::uint64_t weight(void* user, const char* tensor, std::int32_t element,
+                              std::int64_t bytes);
+
+  Callback progress_;
+  Callback cancel_;
+  const Weights weights_;
+  std::string wrong_;
+};
+
+struct OpenOptions {
+  Executor executor;
+  Fusion fusion;
+  KvFormat kv_format;
+  int context;
+  int attention_splits;
+  int threads;
+  int chunk;
+  int wait_limit_ms;
+  const Device* device;
+  std::uintptr_t stream;
+};
+lathe_session_options session_options(const OpenOptions& given, Opening& opening);
 
 // Sets of tokens, and snapshots.
 void bind_snapshots(nb::module_& module);

@@ -1,22 +1,17 @@
-// Owns the kernel level: keys, PTX, devices, kernels. The comments of lathe/c/kernel.h hold.
+// Owns the kernel level: keys, PTX, loaded kernels. The comments of lathe/c/kernel.h hold.
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "binding.h"
+#include "device.h"
 
 namespace lathe::python {
 namespace {
 
 using namespace nb::literals;
 
-enum class Route : std::int32_t {};  // its numbers are the C header's
-enum class Access : std::int32_t {};
+enum class Access : std::int32_t {};  // its numbers are the C header's
 enum class Element : std::int32_t {};
-enum class Language : std::int32_t {};
-
-constexpr auto number = [](auto enumerator) { return static_cast<std::int32_t>(enumerator); };
 
 struct Parameter {
   std::string name;
@@ -40,16 +35,6 @@ std::vector<Parameter> parameters_of(const api::Key& key) {
   for (int i = 0; i < info.parameter_count; ++i)
     parameters.push_back(parameter_of(value_of(key.parameter(i))));
   return parameters;
-}
-
-const char* or_null(const std::optional<std::string>& text) {
-  return text ? text->c_str() : nullptr;
-}
-
-// Strings of an info live as long as its handle, so each is read when it is asked for.
-template <auto member, typename Class>
-auto info_member() {
-  return [](const Class& object) { return value_of(object.info()).*member; };
 }
 
 std::string repr(const api::Key& key) {
@@ -161,89 +146,7 @@ void bind_emission(nb::module_& module) {
           "route"_a);
 }
 
-std::vector<std::string> notes_of(const api::Device& device) {
-  std::vector<std::string> notes;
-  const auto info = value_of(device.info());
-  for (int i = 0; i < info.note_count; ++i) {
-    const char* note = nullptr;
-    expect(api::result_of(lathe_device_get_note(device.get(), i, &note)));
-    notes.emplace_back(note);
-  }
-  return notes;
-}
-
-api::Kernel load_custom(const api::Device& device, const std::string& name,
-                        const std::string& source, const std::string& entry,
-                        const std::vector<std::pair<std::string, int>>& parameters,
-                        const lathe_geometry& geometry, Language language) {
-  std::vector<lathe_custom_parameter> wanted;
-  for (const auto& [parameter, alignment] : parameters)
-    wanted.push_back({parameter.c_str(), alignment, 0});
-  auto custom = api::sized<lathe_custom_kernel>();
-  custom.name = name.c_str();
-  custom.source = source.c_str();
-  custom.entry = entry.c_str();
-  custom.language = number(language);
-  custom.parameter_count = std::int32_t(wanted.size());
-  custom.parameters = wanted.data();
-  custom.geometry = geometry;
-  return value_of(unlocked([&] { return device.load(custom); }));
-}
-
-void prepare(const api::Device& device, const std::vector<const api::Key*>& keys,
-             nb::object progress) {
-  std::vector<const lathe_key*> handles;
-  for (const api::Key* key : keys) handles.push_back(key->get());
-  Callback callback(std::move(progress));
-  const auto done = unlocked([&] {
-    return api::result_of(lathe_device_prepare(
-        device.get(), handles.data(), std::int32_t(handles.size()), tell_progress, &callback));
-  });
-  callback.rethrow();
-  expect(done);
-}
-
-void bind_devices(nb::module_& module) {
-  using Info = lathe_device_info;
-  nb::class_<api::Device>(module, "Device", "A GPU context as a place for kernels.")
-      .def(
-          "__init__",
-          [](api::Device* self, int ordinal, std::uintptr_t context,
-             const std::vector<Route>& routes, bool disk_cache,
-             const std::optional<std::string>& cache_directory,
-             const std::optional<std::string>& nvrtc, const std::optional<std::string>& llvm) {
-            std::vector<std::int32_t> numbers;
-            for (const Route route : routes) numbers.push_back(number(route));
-            auto options = api::sized<lathe_device_options>();
-            options.device = ordinal;
-            options.context = reinterpret_cast<CUctx_st*>(context);
-            options.routes = numbers.data();
-            options.route_count = std::int32_t(numbers.size());
-            options.no_disk_cache = !disk_cache;
-            options.cache_directory = or_null(cache_directory);
-            options.nvrtc = or_null(nvrtc);
-            options.llvm = or_null(llvm);
-            new (self) api::Device(value_of(unlocked([&] { return api::Device::open(options); })));
-          },
-          "ordinal"_a, "context"_a, "routes"_a, "disk_cache"_a, "cache_directory"_a, "nvrtc"_a,
-          "llvm"_a)
-      .def_prop_ro("description", info_member<&Info::description, api::Device>())
-      .def_prop_ro("target", info_member<&Info::target, api::Device>())
-      .def_prop_ro("assembler", info_member<&Info::assembler, api::Device>())
-      .def_prop_ro("kernels_built", info_member<&Info::kernels_built, api::Device>())
-      .def_prop_ro("kernels_from_disk", info_member<&Info::kernels_from_disk, api::Device>())
-      .def_prop_ro("notes", &notes_of)
-      .def("prepare", &prepare, "keys"_a, "progress"_a.none(),
-           nb::sig("def prepare(self, keys: collections.abc.Sequence[Key], progress: "
-                   "collections.abc.Callable[[str, int, int], object] | None) -> None"))
-      .def(
-          "load",
-          [](const api::Device& self, const api::Key& key) {
-            return value_of(unlocked([&] { return self.load(key); }));
-          },
-          "key"_a)
-      .def("load_custom", &load_custom, "name"_a, "source"_a, "entry"_a, "parameters"_a,
-           "geometry"_a, "language"_a);
+void bind_loaded(nb::module_& module) {
   using Loaded = lathe_kernel_info;
   nb::class_<api::Kernel>(module, "Kernel", "A kernel loaded in a device.")
       .def_prop_ro("name", info_member<&Loaded::name, api::Kernel>())
@@ -257,6 +160,12 @@ void bind_devices(nb::module_& module) {
       .def_prop_ro("registers", info_member<&Loaded::registers, api::Kernel>())
       .def_prop_ro("local_bytes", info_member<&Loaded::local_bytes, api::Kernel>())
       .def_prop_ro("shared_bytes", info_member<&Loaded::shared_bytes, api::Kernel>())
+      .def_prop_ro("cubin_bytes", info_member<&Loaded::cubin_bytes, api::Kernel>())
+      .def_prop_ro(
+          "emit_ms", info_member<&Loaded::emit_ms, api::Kernel>(),
+          "Of the compiler; 0 where it was not needed. Likewise the assembler, the driver.")
+      .def_prop_ro("assemble_ms", info_member<&Loaded::assemble_ms, api::Kernel>())
+      .def_prop_ro("load_ms", info_member<&Loaded::load_ms, api::Kernel>())
       .def(
           "launch",
           [](const api::Kernel& self, const std::vector<std::uint64_t>& arguments,
@@ -271,6 +180,7 @@ void bind_devices(nb::module_& module) {
 void bind_kernels(nb::module_& module) {
   bind_values(module);
   bind_emission(module);
+  bind_loaded(module);
   bind_devices(module);
 }
 

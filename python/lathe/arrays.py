@@ -1,7 +1,7 @@
 """Owns the way from another library's array to a device address, and to the stream it is used on."""
 
 import sys
-from typing import Any, Iterable, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, Mapping, NamedTuple, Optional, Tuple
 
 from lathe import _lathe
 
@@ -70,6 +70,14 @@ def _dense(shape: Tuple[int, ...], strides: Optional[Iterable[int]], size: int) 
             return _product(shape) == 0
         expected *= int(length)
     return True
+
+
+def addresses_of(weights: Optional[Mapping[str, Any]],
+                 device: Any) -> Dict[str, Tuple[int, int]]:
+    """The address and the bytes of each array, which must be on the device."""
+    ordinal = getattr(device, "ordinal", None)
+    views = {name: view(array, ordinal) for name, array in (weights or {}).items()}
+    return {name: (seen.address, seen.bytes) for name, seen in views.items()}
 
 
 def address_for(array: Any, parameter: _lathe.Parameter, ordinal: Optional[int]) -> int:

@@ -2,13 +2,14 @@
 
 import operator
 from types import TracebackType
-from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import (Any, Callable, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple,
+                    Type)
 
 from lathe import _lathe
-from lathe.arrays import current_device
+from lathe.arrays import addresses_of, current_device
 from lathe.kernels import Device
 from lathe.progress import Progress, progress_call
-from lathe.sessions import session_stream
+from lathe.sessions import Cancel, chunk_number, limit_milliseconds, session_stream
 
 # Given the tokens of a sequence, up to so many that may follow.
 Drafter = Callable[[List[int], int], Sequence[int]]
@@ -28,7 +29,10 @@ class Batch(_lathe.Batch):
     def __init__(self, model: _lathe.Model, *, sequences: int = 8, rows: int = 32,
                  executor: _lathe.Executor = _lathe.Executor.AUTO,
                  kv_format: _lathe.KvFormat = _lathe.KvFormat.F16, context: int = 0,
-                 device: Optional[Device] = None, stream: Any = None, progress: Progress = None):
+                 chunk: Optional[int] = None, wait_limit: Optional[float] = None,
+                 device: Optional[Device] = None, stream: Any = None,
+                 weights: Optional[Mapping[str, Any]] = None, progress: Progress = None,
+                 cancel: Optional[Cancel] = None):
         """Plans, builds, loads and uploads; waits for the end.
 
         sequences: that can be there at once. rows: tokens of a step at most, up to 32. context:
@@ -36,8 +40,10 @@ class Batch(_lathe.Batch):
         if device is None and executor != _lathe.Executor.CPU:
             device = Device(current_device())
         with progress_call(progress) as told:
-            super().__init__(model, sequences, rows, executor, kv_format, context, device,
-                             session_stream(stream), told)
+            super().__init__(model, sequences, rows, executor, kv_format, context,
+                             chunk_number(chunk), limit_milliseconds(wait_limit), device,
+                             session_stream(stream), told, cancel, addresses_of(weights, device),
+                             weights)
 
     def __enter__(self) -> "Batch":
         return self

@@ -1,7 +1,7 @@
 """Owns the kernel level: PTX for a key, and kernels launched on other libraries' arrays."""
 
 import functools
-from typing import Any, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Optional, Sequence, Tuple, Union
 
 from lathe import _lathe
 from lathe.arrays import address_for, argument_value, current_device, current_stream, stream_handle
@@ -9,6 +9,10 @@ from lathe.cuda_libraries import preload
 from lathe.progress import Progress, progress_call
 
 Named = Union[_lathe.Key, str]
+# Told of one event as one line, with its level: 1 is a warning, 2 information.
+Log = Callable[[int, str], object]
+# Gives an address for so many bytes, or 0; and takes it back.
+Memory = Tuple[Callable[[int], int], Callable[[int], object]]
 
 
 def _key(key: Named) -> _lathe.Key:
@@ -81,12 +85,20 @@ class Device(_lathe.Device):
 
     def __init__(self, ordinal: Optional[int] = None, *, context: int = 0,
                  routes: Sequence[_lathe.Route] = (), disk_cache: bool = True,
-                 cache_directory: Optional[str] = None, nvrtc: Optional[str] = None,
-                 llvm: Optional[str] = None):
+                 cache_directory: Optional[str] = None, cache_read_only: bool = False,
+                 cache_cap_bytes: int = 0, dump_directory: Optional[str] = None,
+                 nvrtc: Optional[str] = None, llvm: Optional[str] = None,
+                 log: Optional[Log] = None, memory: Optional[Memory] = None):
+        """log: told of what is built, read and done without (docs/logging.md), on any thread. memory:
+        where device memory of its sessions comes from, such as
+        (torch.cuda.caching_allocator_alloc, torch.cuda.caching_allocator_delete). What these raise is
+        told as of a destructor (sys.unraisablehook)."""
         preload()
         where = current_device() if ordinal is None else ordinal
-        super().__init__(where, context, list(routes), disk_cache, cache_directory, nvrtc, llvm)
-        self._ordinal = None if context else where
+        allocate, free = memory or (None, None)
+        super().__init__(where, context, list(routes), disk_cache, cache_directory, cache_read_only,
+                         cache_cap_bytes, dump_directory, nvrtc, llvm, log, allocate, free)
+        self.ordinal = None if context else where  # of the GPU, where the context does not say
 
     def prepare(self, keys: Sequence[Named], progress: Progress = None) -> None:
         """Builds and loads many kernels, on all cores; kernel() then finds them."""
@@ -96,7 +108,7 @@ class Device(_lathe.Device):
     def kernel(self, key: Named) -> Kernel:
         """Builds and loads one kernel, from memory or the disk cache where it is there."""
         parsed = _key(key)
-        return Kernel(super().load(parsed), parsed.parameters, self._ordinal)
+        return Kernel(super().load(parsed), parsed.parameters, self.ordinal)
 
     def custom_kernel(self, name: str, source: str, entry: str,
                       parameters: Sequence[Tuple[str, int]], geometry: _lathe.Geometry,
@@ -104,4 +116,4 @@ class Device(_lathe.Device):
         """Likewise a kernel of your own. parameters: (name, alignment of a device pointer in bytes,
         or 0 for a value)."""
         loaded = super().load_custom(name, source, entry, list(parameters), geometry, language)
-        return CustomKernel(loaded, self._ordinal)
+        return CustomKernel(loaded, self.ordinal)

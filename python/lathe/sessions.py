@@ -1,16 +1,20 @@
 """Owns decoding: a model on a device, one token after the other."""
 
+import math
 import operator
 from types import TracebackType
-from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, Type
+from typing import Any, Callable, Iterable, Iterator, List, Mapping, Optional, Sequence, Type
 
 from lathe import _lathe
-from lathe.arrays import current_device, current_stream, stream_handle
+from lathe.arrays import addresses_of, current_device, current_stream, stream_handle
 from lathe.kernels import Device
 from lathe.progress import Progress, progress_call
 
 # Given the tokens that a run has chosen so far, those that may come next: what token_set() makes.
 Constraint = Callable[[List[int]], object]
+
+# Whether to end early: asked again and again.
+Cancel = Callable[[], object]
 
 LEGACY_STREAM = 1  # CU_STREAM_LEGACY, for 0 would be a stream of the session's own
 TOKENS_AT_ONCE = 8  # of stream(): what is decoded ahead of the caller
@@ -22,20 +26,29 @@ class Session(_lathe.Session):
     def __init__(self, model: _lathe.Model, *, executor: _lathe.Executor = _lathe.Executor.AUTO,
                  fusion: _lathe.Fusion = _lathe.Fusion.AUTOMATIC,
                  kv_format: _lathe.KvFormat = _lathe.KvFormat.F16, context: int = 0,
-                 attention_splits: int = 0, threads: int = 0, device: Optional[Device] = None,
-                 stream: Any = None, progress: Progress = None):
+                 attention_splits: int = 0, threads: int = 0, chunk: Optional[int] = None,
+                 wait_limit: Optional[float] = None, device: Optional[Device] = None,
+                 stream: Any = None, weights: Optional[Mapping[str, Any]] = None,
+                 progress: Progress = None, cancel: Optional[Cancel] = None):
         """Plans, builds, loads and uploads; waits for the end.
 
         context: positions of the KV cache; 0 is the model's, at most 4096. threads: of the cpu
         executor; 0 is all cores. device: whose kernels it shares; None is a device of its own in the
         primary context. stream: None is a stream of its own; "current" the one that PyTorch or CuPy
-        use now. progress: True for a bar on stderr, or a function."""
+        use now. progress: True for a bar on stderr, or a function. cancel: asked after each kernel and
+        each weight; yes ends the opening with Status.CANCELLED.
+
+        chunk: tokens of a prompt read at once, None is 512, 0 one by one. wait_limit: seconds that the
+        GPU may choose no token before it counts as hung; None is LATHE_WAIT_LIMIT or five minutes.
+        weights: by tensor, arrays on the device that have its bytes as the file does: nothing is
+        uploaded for them (docs/embedding.md)."""
         handle = session_stream(stream)
         if device is None and executor != _lathe.Executor.CPU:
             device = Device(current_device())
         with progress_call(progress) as told:
             super().__init__(model, executor, fusion, kv_format, context, attention_splits, threads,
-                             device, handle, told)
+                             chunk_number(chunk), limit_milliseconds(wait_limit), device, handle,
+                             told, cancel, addresses_of(weights, device), weights)
 
     def __enter__(self) -> "Session":
         return self
@@ -50,16 +63,19 @@ class Session(_lathe.Session):
 
     def generate(self, token: int, count: int, stops: Sequence[int] = (),
                  listener: Optional[Callable[[int], object]] = None, progress: Progress = None, *,
-                 constraint: Optional[Constraint] = None) -> List[int]:
+                 constraint: Optional[Constraint] = None,
+                 cancel: Optional[Cancel] = None) -> List[int]:
         """Decodes `token` and then, each time, the token that was chosen: up to `count`, or the first
         of `stops`. `listener` is told of each as it comes, and ends the run by returning False.
         Ctrl-C, and what the listener raises, end it too.
 
         constraint: asked before each choice for the tokens that are allowed (docs/services.md). A -1
-        is the last token: nothing was."""
+        is the last token: nothing was. cancel: asked every few tokens; after a yes no more are decoded,
+        and those that were chosen are the run."""
         with progress_call(progress) as told:
             return super().generate(operator.index(token), count, [*map(operator.index, stops)],
-                                    _listener(listener, told, count), constraint=constraint)
+                                    _listener(listener, told, count), constraint=constraint,
+                                    cancel=cancel)
 
     def stream(self, token: int, count: int, stops: Sequence[int] = ()) -> Iterator[int]:
         """The same, token by token. Left early, the session is where the last token came from: that
@@ -84,13 +100,15 @@ class Session(_lathe.Session):
 
     def complete(self, prompt: Sequence[int], count: int, stops: Sequence[int] = (),
                  listener: Optional[Callable[[int], object]] = None, progress: Progress = None, *,
-                 constraint: Optional[Constraint] = None) -> List[int]:
+                 constraint: Optional[Constraint] = None,
+                 cancel: Optional[Cancel] = None) -> List[int]:
         """Feeds a prompt of at least one token, and generates what follows it."""
         if len(prompt) == 0:
             raise ValueError("The prompt is empty.")
         _check_count(count)
         self.feed(prompt[:-1])
-        return self.generate(prompt[-1], count, stops, listener, progress, constraint=constraint)
+        return self.generate(prompt[-1], count, stops, listener, progress, constraint=constraint,
+                             cancel=cancel)
 
     def set_sampling(self, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0,
                      min_p: float = 0.0, repeat_penalty: float = 1.0, repeat_last: int = 64,
@@ -105,6 +123,22 @@ def session_stream(stream: Any) -> int:
     if stream is None:
         return 0
     return (current_stream() if stream == "current" else stream_handle(stream)) or LEGACY_STREAM
+
+
+def chunk_number(chunk: Optional[int]) -> int:
+    """What the library takes for it: 0 is what is usual, -1 one by one."""
+    if chunk is not None and chunk < 0:
+        raise ValueError("A chunk cannot have fewer than 0 tokens.")
+    return 0 if chunk is None else chunk or -1
+
+
+def limit_milliseconds(seconds: Optional[float]) -> int:
+    """What the library takes for it: 0 is what is usual, -1 for ever."""
+    if seconds is None:
+        return 0
+    if not seconds > 0:
+        raise ValueError("A wait limit is above 0; math.inf is for ever.")
+    return -1 if math.isinf(seconds) else max(1, round(1000 * seconds))
 
 
 def _check_count(count: int) -> None:
