@@ -57,11 +57,18 @@ function(lathe_compile_quickly name)
   endif()
 endfunction()
 
-# One executable of GoogleTest tests, found by ctest one by one.
+# One executable of GoogleTest tests, found by ctest one by one. THREADS: the preset `threads` builds
+# it, and ./check runs it under ThreadSanitizer.
 function(lathe_test name)
-  add_executable(${name} ${ARGN})
+  cmake_parse_arguments(PARSE_ARGV 1 test THREADS "" "")
+  add_executable(${name} ${test_UNPARSED_ARGUMENTS})
   lathe_target(${name})
   lathe_compile_quickly(${name})
   target_link_libraries(${name} PRIVATE GTest::gtest_main)
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60)
+  set(labels "")
+  if(test_THREADS)
+    set(labels threads)
+    set_property(GLOBAL APPEND PROPERTY LATHE_THREADS_TESTS ${name})
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${labels}")
 endfunction()

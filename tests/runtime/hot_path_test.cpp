@@ -10,8 +10,10 @@
 #include <cstdarg>
 #include <cstddef>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <new>
+#include <string>
 #include <vector>
 
 #include "lathe/runtime/batch.h"
@@ -19,6 +21,7 @@
 #include "runtime/device_impl.h"
 #include "runtime/session_base.h"
 #include "tests/runtime/fake_driver.h"
+#include "tests/runtime/scratch_directory.h"
 #include "tests/runtime/tiny_model.h"
 
 namespace {
@@ -92,6 +95,29 @@ TEST(HotPath, TheCountersCount) {
   const long variables = g_variables;
   static_cast<void>(std::getenv("HOME"));
   EXPECT_GT(g_variables, variables);
+}
+
+// Whatever its strings say: no path in a model file is followed.
+TEST(ModelFiles, AreTheOnlyFilesThatAreOpenedForThem) {
+  const ScratchDirectory scratch;
+  const std::string path = scratch.path() + "/tiny.gguf";
+  const GgufImage image = tiny_model(model_shape(1));
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(image.bytes.data()),
+             std::streamsize(image.bytes.size()));
+  SessionOptions options;
+  options.executor = ExecutorKind::cpu;
+  options.plan.context = 16;
+  options.threads = 1;
+  const long opened = g_opened;
+  const auto file = GgufFile::open(path);
+  ASSERT_TRUE(file) << file.error().text();
+  EXPECT_EQ(g_opened - opened, 1);
+  const auto session = Session::open(*file, options);
+  ASSERT_TRUE(session) << session.error().text();
+  ASSERT_TRUE((*session)->step(1));
+  ASSERT_TRUE((*session)->logits());
+  EXPECT_EQ(g_opened - opened, 1);
 }
 
 TEST(HotPath, AThousandStepsAllocateAndOpenNothing) {
