@@ -1,9 +1,11 @@
-"""Installs the Python package in an environment of its own, beside the libraries of a build, and runs
-the tests in this folder there."""
+"""Makes a wheel of the Python package with the libraries of a build, installs it in an environment of
+its own and runs the tests in this folder there; then uses it in a fresh environment that has nothing
+else."""
 
 import argparse
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,6 +13,10 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 PACKAGE = HERE.parents[1] / "python"
 SKIPPED = 77  # the exit code that ctest takes for "skipped"
+PROGRAM = """import lathe
+ptx = lathe.emit("gemv.q4_k.k4096.n14336.w4", "sm_80", lathe.Route.TEXT)
+assert ".visible .entry gemv_q4_k_k4096_n14336_w4" in ptx.text and ptx.target == "sm_80"
+print(lathe.__version__, "in", lathe.__file__)"""
 NEEDS = ["scikit-build-core>=0.10", "nanobind>=2.4", "ninja", "numpy", "pytest", "mypy"]
 
 
@@ -43,14 +49,26 @@ def environment_of(folder):
     return python
 
 
-def install(python, arguments, folder):
+def make_wheel(python, arguments, folder):
+    wheels = folder / "wheels"
+    shutil.rmtree(wheels, ignore_errors=True)
     with tempfile.TemporaryDirectory() as prefix:
         for component in ("Runtime", "Development"):
             run("cmake", "--install", arguments.build, "--prefix", prefix, "--component", component)
-        run(*pip(python, "install", "--no-build-isolation", "--no-deps", "--force-reinstall",
+        run(*pip(python, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", str(wheels),
                  "--config-settings", f"cmake.define.lathe_ROOT={prefix}",
                  "--config-settings", f"build-dir={folder / 'compiled'}", str(PACKAGE)),
             env={**os.environ, "CXX": arguments.cxx})
+    wheel, = wheels.glob("lathe-*.whl")
+    return wheel
+
+
+def use_in_fresh_environment(python, wheel, folder):
+    """With the wheel and what it says that it needs, and no more."""
+    fresh = folder / "fresh"
+    run(sys.executable, "-m", "venv", "--clear", "--without-pip", fresh)
+    run(*pip(python, "--python", str(fresh / "bin" / "python"), "install", "--quiet", str(wheel)))
+    print(run(fresh / "bin" / "python", "-c", PROGRAM, cwd=folder), end="")
 
 
 def main():
@@ -63,7 +81,9 @@ def main():
         skip(f"no {arguments.lacks}")
     folder = arguments.build / "python"
     python = environment_of(folder / "environment")
-    install(python, arguments, folder)
+    wheel = make_wheel(python, arguments, folder)
+    run(*pip(python, "install", "--no-deps", "--force-reinstall", str(wheel)))
+    use_in_fresh_environment(python, wheel, folder)
     # From elsewhere: the sources of the package must not be taken for the installed one.
     tests = subprocess.run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", HERE],
                            cwd=folder, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
