@@ -122,11 +122,13 @@ Result<std::unique_ptr<Batch>> open_batch(std::shared_ptr<const GgufFile> file,
   LATHE_ASSIGN(const std::string note, why_not_fused(*device));
   if (!note.empty()) return Error{Code::not_eligible, "No batches: " + note, {}};
   PlanOptions wanted = options.session.plan;
-  wanted.fusion = Fusion::full;
+  wanted.fusion = Fusion::automatic;
   wanted.sequences = options.sequences;
   LATHE_ASSIGN(wanted.blocks,
                device->context().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   LATHE_ASSIGN(Plan plan, build_session_plan(*file, wanted));
+  if (plan.options.fusion != Fusion::full)
+    return Error{Code::not_eligible, "No batches: " + plan.notes.back(), {}};
   auto batch = std::make_unique<CudaBatch>(std::move(file), std::move(plan), std::move(device),
                                            options.rows, wait_limit_of(options.session));
   LATHE_TRY(batch->prepare(options.session));

@@ -20,6 +20,15 @@ def model_file(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="session")
+def fusible_file(tmp_path_factory):
+    """Of the shape and the format that fused kernels take."""
+    path = tmp_path_factory.mktemp("models") / "fusible.gguf"
+    path.write_bytes(tiny_model.tiny_model(changes=tiny_model.FUSIBLE,
+                                           matrices=tiny_model.Q8_0).data)
+    return path
+
+
 @pytest.fixture
 def open_session(model_file):
     """Opens sessions of the tiny model on the CPU and closes them."""

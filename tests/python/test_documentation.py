@@ -48,12 +48,13 @@ def test_the_example_says_what_is_missing():
     run = subprocess.run([sys.executable, EXAMPLE, "256", "256"], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert re.fullmatch(r"There is no PyTorch here\.\n|PyTorch finds no GPU here\.\n"
-                        r"|256 x 256: relative error \d\.\de-0[67]\n", run.stdout), run.stdout
+                        r"|256 x 256: relative error \d\.\de-0[678]\n", run.stdout), run.stdout
 
 
 def test_the_types_are_sound():
     package = pathlib.Path(lathe.__file__).parent
     assert (package / "py.typed").exists() and (package / "_lathe.pyi").exists()
+    pytest.importorskip("mypy")
     run = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--no-incremental", "-p", "lathe"],
                          capture_output=True, text=True)
     assert run.returncode == 0, run.stdout

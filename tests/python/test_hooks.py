@@ -150,12 +150,17 @@ def test_weights_of_torch_are_read_in_place(torch, model_file):
 
 
 @pytest.mark.parametrize("executor", [lathe.Executor.EAGER, lathe.Executor.GRAPH,
-                                      lathe.Executor.AUTO])
-def test_a_step_is_replayed_in_a_graph_of_torchs(torch, model_file, executor):
-    expected = on_the_gpu(model_file, executor=executor).complete(PROMPT, 12)
+                                      lathe.Executor.MEGA])
+def test_a_step_is_replayed_in_a_graph_of_torchs(torch, fusible_file, executor):
+    try:
+        expected = on_the_gpu(fusible_file, executor=executor).complete(PROMPT, 12)
+    except lathe.Error as error:
+        if error.status != lathe.Status.NOT_ELIGIBLE:
+            raise
+        pytest.skip(error.message)
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
-        session = on_the_gpu(model_file, executor=executor, stream="current")
+        session = on_the_gpu(fusible_file, executor=executor, stream="current")
         session.feed(PROMPT[:-1])
         x = torch.zeros(4, device="cuda")
         graph = torch.cuda.CUDAGraph()

@@ -310,6 +310,11 @@ TEST_F(EmulatedBatch, WhatIsWrongIsRefusedBeforeAnythingIsLaunched) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::not_eligible);
   options = batch_options(Format::f16);
+  const auto unfused = open_batch(make_model(tiny_llama()), options, fake_.platform());
+  ASSERT_FALSE(unfused);
+  EXPECT_EQ(unfused.error().code, Code::not_eligible);
+  EXPECT_NE(unfused.error().message.find("f32 weights have no tiled layout"), std::string::npos)
+      << unfused.error().message;
   options.rows = 33;
   EXPECT_EQ(open_batch(make_model(), options, fake_.platform()).error().code,
             Code::invalid_argument);
