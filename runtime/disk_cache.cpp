@@ -20,8 +20,8 @@ namespace {
 constexpr std::int64_t kStaleTemporarySeconds = 3600;
 
 // Each process looks at the whole directory once for so many bytes of its own, and then trims to
-// so many less than the cap. So eight processes that write at once stay under it.
-constexpr std::int64_t kPartUnseen = 64;
+// so many less than the cap. So 32 processes that write at once stay under it.
+constexpr std::int64_t kPartUnseen = 256;
 constexpr std::int64_t kPartSpare = 8;
 
 bool same_file(const struct stat& a, const struct stat& b) {

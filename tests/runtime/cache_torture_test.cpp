@@ -38,10 +38,11 @@ namespace {
 namespace fs = std::filesystem;
 using Random = std::mt19937;
 
-constexpr int kKeys = 96;
-constexpr int kProcesses = 8;  // that the cache promises to keep under its cap
-constexpr std::int64_t kCap = 64 << 10;
-constexpr int kSomebody = 65534;  // who is not root, and may not write to what is read-only
+constexpr int kKeys = 600;
+constexpr int kKeysOfOne = 48;            // of a process, where many start
+constexpr int kProcesses = 32;            // that the cache promises to keep under its cap
+constexpr std::int64_t kCap = 400 << 10;  // less than what all keys take
+constexpr int kSomebody = 65534;          // who is not root, and may not write to what is read-only
 
 int below(Random& random, int limit) {
   return int(random() % unsigned(limit));
@@ -93,6 +94,7 @@ struct Start {
   bool read_only = false;
   FileTemper files = {};
   bool all_from_disk = false;  // is demanded
+  int first_key = 0, keys = kKeys;
 };
 
 int complain(const std::string& text) {
@@ -110,7 +112,7 @@ int cold_start(const std::string& directory, const Start& start, Totals& totals)
       DiskCache::open(directory, {.cap_bytes = start.cap, .read_only = start.read_only});
   ModuleMap map(*context, toolchain, cache ? &*cache : nullptr, {Route::text});
   std::vector<KernelKey> keys;
-  for (int i = 0; i < kKeys; ++i) keys.push_back(key_of(i));
+  for (int i = 0; i < start.keys; ++i) keys.push_back(key_of((start.first_key + i) % kKeys));
   if (const auto prepared = map.prepare(keys, nullptr); !prepared) {
     return complain("an error surfaced: " + Result<void>(prepared).error().text());
   }
@@ -181,6 +183,8 @@ class CacheTortureTest : public ::testing::Test {
     std::vector<bool> doomed;
     for (int i = 0; i < kProcesses; ++i) {
       Start wanted;
+      wanted.first_key = below(random, kKeys);
+      wanted.keys = kKeysOfOne;
       const int kind = over_network ? 3 : below(random, 8);
       if (kind == 0) wanted.files.disk_bytes = below(random, 20000);
       if (kind == 1) wanted.files.slow_microseconds = 1 + below(random, 400);
