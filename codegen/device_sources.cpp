@@ -8,6 +8,7 @@
 #define LATHE_DEVICE_SOURCES(FILE)                     \
   FILE(isa_device, "isa/device.h")                     \
   FILE(isa_device_async, "isa/device_async.h")         \
+  FILE(isa_device_group, "isa/device_group.h")         \
   FILE(isa_device_mma, "isa/device_mma.h")             \
   FILE(isa_isa, "isa/isa.h")                           \
   FILE(isa_shape_math, "isa/shape_math.h")             \
@@ -31,6 +32,12 @@
   FILE(ops_exchange, "ops/exchange.h")                 \
   FILE(ops_format_units, "ops/format_units.h")         \
   FILE(ops_formats, "ops/formats.h")                   \
+  FILE(ops_gemm, "ops/gemm.h")                         \
+  FILE(ops_gemm_grouped, "ops/gemm_grouped.h")         \
+  FILE(ops_gemm_operand, "ops/gemm_operand.h")         \
+  FILE(ops_gemm_plain, "ops/gemm_plain.h")             \
+  FILE(ops_gemm_shapes, "ops/gemm_shapes.h")           \
+  FILE(ops_gemm_tile, "ops/gemm_tile.h")               \
   FILE(ops_gemv, "ops/gemv.h")                         \
   FILE(ops_glu, "ops/glu.h")                           \
   FILE(ops_k_formats, "ops/k_formats.h")               \

@@ -26,7 +26,7 @@ constexpr std::array kFields = {
              .tag = "c_",
              .meaning = "format of the third matrix",
              .format = &KernelKey::format_c},
-    KeyField{"tokens", "m", "tokens of a chunk, at most", &KernelKey::tokens},
+    KeyField{"tokens", "m", "tokens of a chunk, at most; rows of x", &KernelKey::tokens},
     KeyField{"heads", "h", "query heads", &KernelKey::heads},
     KeyField{"kv_heads", "kvh", "heads of the KV cache", &KernelKey::kv_heads},
     KeyField{"head_dim", "d", "values per head", &KernelKey::head_dim},

@@ -15,6 +15,7 @@ const std::array kTable = {
     kArgmaxMergeRow, kElementwiseRow, kLayerNormRow,      kSoftmaxRow,      kDequantizeRow,
     kQuantizeRow,    kMatvecRow,      kAttendRow,         kTopKRow,         kSampleRow,
     kNormTokensRow,  kMatmulRow,      kAppendTokensRow,   kAttendTokensRow, kAttendRowsRow,
+    kGemmOperandRow, kGemmRow,
 };
 
 constexpr const char* kRoutes[] = {"nvrtc", "llvm", "text"};
@@ -68,6 +69,11 @@ Result<Route> route_by_name(std::string_view name) {
   for (std::size_t i = 0; i < std::size(kRoutes); ++i)
     if (name == kRoutes[i]) return static_cast<Route>(i);
   return invalid("route '{}' is not known; known: nvrtc llvm text", name);
+}
+
+double error_bound(const KernelKey& key) {
+  const KernelRow& kernel = row(key.type);
+  return kernel.key_bound ? kernel.key_bound(key) : kernel.bound;
 }
 
 Result<void> check_key(const KernelKey& key) {

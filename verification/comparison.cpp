@@ -163,10 +163,10 @@ std::string Comparison::problem() const {
   if (!first_problem_.empty()) return first_problem_;
   for (const Sum& sum : sums_) {
     const double error = sum.error > 0 ? std::sqrt(sum.error / sum.norm) : 0;
-    if (!(error <= row(case_.key.type).bound))
+    if (!(error <= error_bound(case_.key)))
       return std::string("relative L2 error of the ") + sum.what + " is " +
              std::to_string(error * 1e6) + "e-6, the bound " +
-             std::to_string(row(case_.key.type).bound * 1e6) + "e-6";
+             std::to_string(error_bound(case_.key) * 1e6) + "e-6";
   }
   return {};
 }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <numbers>
 
+#include "lathe/codegen/gemm_operand.h"
 #include "lathe/codegen/tile.h"
 #include "ptx_templates/ops/launch_shapes.h"
 #include "verification/kernel_case.h"
@@ -328,6 +329,13 @@ std::vector<Bytes> device_arguments(const KernelCase& kernel_case, std::vector<B
   for (std::size_t i = 0; i < params.size(); ++i) {
     if (params[i].element != Element::tiles || params[i].access != Access::read) continue;
     const Matrix& matrix = params[i].matrix;
+    if (kernel_case.key.type == KernelType::gemm) {
+      Bytes operand(static_cast<std::size_t>(params[i].bytes));
+      make_gemm_operand(kernel_case.key.format, matrix.format, matrix.n, matrix.k,
+                        arguments[i].data(), operand.data());
+      arguments[i] = std::move(operand);
+      continue;
+    }
     const Result<TileShape> shape = tile_shape(matrix.format, matrix.n, matrix.k);
     Bytes tiles(static_cast<std::size_t>(params[i].bytes));
     if (shape) blocks_to_tiles(*shape, arguments[i].data(), tiles.data());

@@ -39,8 +39,9 @@ Row row_of(const Subject& subject, const verification::KernelCase& kernel_case,
   row.seconds = std::move(seconds);
   row.bytes = cost.bytes_read + cost.bytes_written;
   row.operations = cost.operations;
-  row.multiplies =
-      subject.key.type == KernelType::matmul || subject.key.type == KernelType::attend_tokens;
+  row.multiplies = subject.key.type == KernelType::matmul ||
+                   subject.key.type == KernelType::attend_tokens ||
+                   subject.key.type == KernelType::gemm;
   row.registers = info.registers;
   row.spill_bytes = info.local_bytes;
   row.static_shared_bytes = info.shared_bytes;

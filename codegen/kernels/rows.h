@@ -43,6 +43,8 @@ extern const KernelRow kMatmulRow;
 extern const KernelRow kAppendTokensRow;
 extern const KernelRow kAttendTokensRow;
 extern const KernelRow kAttendRowsRow;
+extern const KernelRow kGemmOperandRow;
+extern const KernelRow kGemmRow;
 
 template <typename... Args>
 Error invalid(fmt::format_string<Args...> text, Args&&... args) {

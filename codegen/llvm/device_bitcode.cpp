@@ -11,6 +11,8 @@
 #include "ptx_templates/ops/elementwise.h"
 #include "ptx_templates/ops/embed.h"
 #include "ptx_templates/ops/embed_tiles.h"
+#include "ptx_templates/ops/gemm.h"
+#include "ptx_templates/ops/gemm_operand.h"
 #include "ptx_templates/ops/gemv.h"
 #include "ptx_templates/ops/glu.h"
 #include "ptx_templates/ops/kv_cache.h"

@@ -89,7 +89,7 @@ class Verification {
     ++(verdict.problem.empty() ? counts_.verified : counts_.wrong);
     return command_line::print(fmt::format("{}: {}; {} on {}, seed {}\n", kernel_case.text(),
                                            verdict.problem.empty()
-                                               ? "ok, " + figures(verdict, row(key.type).bound)
+                                               ? "ok, " + figures(verdict, error_bound(key))
                                                : "WRONG, " + verdict.problem,
                                            route, ground_.name(), options_.seed));
   }

@@ -6,6 +6,7 @@
 #include "lathe/codegen/custom_kernel.h"
 #include "lathe/codegen/emit.h"
 #include "lathe/codegen/format.h"
+#include "lathe/codegen/gemm_operand.h"
 #include "lathe/codegen/kernel_key.h"
 #include "lathe/codegen/kernel_table.h"
 #include "lathe/codegen/program.h"

@@ -148,8 +148,11 @@ LATHE_DEVICE void group_multiply(f32 (&c)[16][4], u32 a0, u32 a1, u32 a2, u32 a3
 }
 LATHE_DEVICE void group_begin() {}
 LATHE_DEVICE void group_end() {}
+// All lanes come to it.
 template <int kLeft>
-LATHE_DEVICE void group_wait() {}
+LATHE_DEVICE void group_wait() {
+  warp_barrier();
+}
 LATHE_DEVICE void group_sum(f32&) {}
 LATHE_DEVICE void group_operands_ready() {}
 

@@ -11,9 +11,11 @@
 
 #if defined(__CUDACC_RTC__) || defined(__NVPTX__)
 #include "isa/device_async.h"
+#include "isa/device_group.h"
 #include "isa/device_mma.h"
 #else
 #include "isa/host_async.h"
+#include "isa/host_group.h"
 #include "isa/host_mma.h"
 #endif
 

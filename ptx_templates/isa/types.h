@@ -21,6 +21,9 @@ struct alignas(8) u32x2 {
 struct alignas(16) u32x4 {
   u32 x, y, z, w;
 };
+struct alignas(8) f32x2 {
+  f32 x, y;
+};
 struct alignas(16) f32x4 {
   f32 x, y, z, w;
 };

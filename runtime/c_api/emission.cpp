@@ -54,7 +54,7 @@ lathe_status lathe_key_get_info(const lathe_key* key, lathe_key_info* info) {
                          .bytes_read = cost.bytes_read,
                          .bytes_written = cost.bytes_written,
                          .operations = cost.operations,
-                         .error_bound = kernel.bound},
+                         .error_bound = error_bound(object->key)},
                         info, "lathe_key_info");
   });
 }

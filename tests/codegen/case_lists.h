@@ -47,5 +47,8 @@ void matmul_cases(const Family& family, Cases& out);
 void append_tokens_cases(const Family& family, Cases& out);
 void attend_tokens_cases(const Family& family, Cases& out);
 void attend_rows_cases(const Family& family, Cases& out);
+// Of gemm_cases.cpp.
+void gemm_operand_cases(const Family& family, Cases& out);
+void gemm_cases(const Family& family, Cases& out);
 
 }  // namespace lathe::testing

@@ -226,6 +226,34 @@ LATHE_OP isa_bulk_copy(const u32* in0, const u32* in1, const u32*, u32* out, int
     block_barrier();
   }
 }
+// 128 bytes at a time through one place, in two copies that are announced together: each is asked
+// for when all warps have handed the place back.
+LATHE_OP isa_hand_over(const u32* in0, const u32* in1, const u32*, u32* out, int threads) {
+  u64* full = reinterpret_cast<u64*>(shared_memory());
+  u64* empty = full + 1;
+  const u32* landed = reinterpret_cast<const u32*>(shared_memory() + 256);
+  const int i = isa_index(threads), t = thread_index();
+  if (t == 0) {
+    copy_barrier_init(full);
+    hand_over_init(empty, static_cast<u32>(threads / kWarp));
+    copy_barriers_ready();
+  }
+  block_barrier();
+  for (int part = 0; part < threads / kWarp; ++part) {
+    const u32 parity = static_cast<u32>(part) & 1u;
+    if (t == 0) {
+      copy_barrier_wait(empty, parity ^ 1u);
+      announce_copies(full, 128);
+      for (int half = 0; half < 2; ++half)
+        bulk_copy_part(shared_memory() + 256 + 64 * half, in0 + (i - t) + 32 * part + 16 * half, 64,
+                       full);
+    }
+    copy_barrier_wait(full, parity);
+    if (t / kWarp == part) out[i] = landed[31 - t % 32] ^ in1[i];
+    warp_barrier();
+    if (lane_index() == 0) hand_over_arrive(empty);
+  }
+}
 // Without a launch before that lets this one start early, neither does anything.
 LATHE_OP isa_dependents(const u32* in0, const u32*, const u32*, u32* out, int threads) {
   allow_dependents();
@@ -256,6 +284,6 @@ LATHE_OP isa_turns(const u32* in0, const u32* in1, const u32* in2, u32* out, int
   X(warp_max) X(indices) X(add_multiply) X(integer_to_f32) X(exponential) X(silu) X(gelu_tanh) X(gelu_erf) \
   X(stream) X(shared_line) X(block_barrier) X(warp_barrier) X(sine) X(turns) X(ballot) X(pinned) X(uniform) X(elected) X(dot4) X(mma_u8_k32) \
   X(mma_s8_k32) X(mma_u8_k16) X(mma_f16_k16) X(mma_bf16_k16) X(store_to_host) X(relaxed_u32) X(relaxed_u64) X(relaxed_u32x4) X(atomic_add) \
-  X(atomic_sum) X(bulk_copy) X(dependents) \
+  X(atomic_sum) X(bulk_copy) X(hand_over) X(dependents) \
   X(load_columns) X(load_transposed) X(copy_async) X(half2) X(half2_add) X(half2_multiply) X(half2_fma)
 // clang-format on

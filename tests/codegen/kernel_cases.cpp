@@ -216,13 +216,13 @@ using AddCases = void (*)(const Family&, Cases&);
 
 // In the order of KernelType.
 constexpr AddCases kAddCases[] = {
-    retile_cases,      embed_cases,     rms_norm_cases,      gemv_cases,
-    rope_cases,        kv_append_cases, attention_cases,     attention_merge_cases,
-    glu_cases,         argmax_cases,    argmax_merge_cases,  elementwise_cases,
-    layer_norm_cases,  softmax_cases,   dequantize_cases,    quantize_cases,
-    matvec_cases,      attend_cases,    top_k_cases,         sample_cases,
-    norm_tokens_cases, matmul_cases,    append_tokens_cases, attend_tokens_cases,
-    attend_rows_cases,
+    retile_cases,      embed_cases,        rms_norm_cases,      gemv_cases,
+    rope_cases,        kv_append_cases,    attention_cases,     attention_merge_cases,
+    glu_cases,         argmax_cases,       argmax_merge_cases,  elementwise_cases,
+    layer_norm_cases,  softmax_cases,      dequantize_cases,    quantize_cases,
+    matvec_cases,      attend_cases,       top_k_cases,         sample_cases,
+    norm_tokens_cases, matmul_cases,       append_tokens_cases, attend_tokens_cases,
+    attend_rows_cases, gemm_operand_cases, gemm_cases,
 };
 
 }  // namespace
@@ -294,6 +294,10 @@ std::vector<KernelKey> representative_keys(const Family& family) {
       {KernelType::attend_tokens, {"m512.h4.kvh1.d256.win512.w8", "m512.h32.kvh8.d128.w8"}},
       {KernelType::attend_rows,
        {"m32.h32.kvh8.d128.w4.bl396.s33", "m32.h28.kvh4.d128.win512.w8.s33"}},
+      {KernelType::gemm_operand, {"k4096.n4096.w8", "k4096.n4096.b_bf16.w8", "k77.n5.w1"}},
+      {KernelType::gemm,
+       {"k4096.n4096.m4096.w9.bl132.grouped", "k4096.n4096.m4096.w8",
+        "k77.n301.m33.w9.grouped.bias.activate.gelu_erf"}},
   };
   std::vector<const char*> wanted = shapes.at(family.type);
   // Around a format's decoding all is the same whatever the format: the others show it.

@@ -44,7 +44,7 @@ TEST_P(TableTest, GeometryCanBeLaunched) {
     EXPECT_LE(g.grid_y, 65535u);
     // What sm_89 and sm_120 offer; matvec takes what there is, and plans ask the device for it.
     // So do the kernels of a chunk.
-    const bool fused = c.key.type == KernelType::matvec || c.count > 0;
+    const bool fused = c.key.type == KernelType::matvec || c.count > 0 || c.key.grouped;
     const int most = fused ? kMostSharedBytes : 100 * 1024;
     EXPECT_LE(g.shared_bytes, static_cast<unsigned>(most)) << c.text();
     EXPECT_EQ(g.shared_bytes % 4, 0u);
@@ -118,15 +118,16 @@ TEST(KernelTable, RowsAreComplete) {
     EXPECT_STRNE(kernel.bound_reason, "");
     EXPECT_GE(kernel.bound, 0);
     // Of matvec for a vector that one value dwarfs; for those of models it is 3e-5.
-    // What goes to the matrix units as f16 is known to 11 bits.
+    // What goes to the matrix units as f16 is known to 11 bits, as bf16 to 8.
     const bool halves = kernel.type >= KernelType::norm_tokens;
-    EXPECT_LE(kernel.bound, halves                              ? 2e-3
+    EXPECT_LE(kernel.bound, kernel.type == KernelType::gemm     ? 4e-3
+                            : halves                            ? 2e-3
                             : kernel.type == KernelType::matvec ? 2e-4
                                                                 : 5e-5)
         << kernel.name;
     EXPECT_TRUE(kernel.min_compute == 0 || *kernel.min_compute_reason) << kernel.name;
   }
-  EXPECT_FALSE(kernel_type_by_name("gemm"));
+  EXPECT_FALSE(kernel_type_by_name("gem"));
 }
 
 // Otherwise one kernel would have many keys, and be built for each.

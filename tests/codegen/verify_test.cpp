@@ -42,14 +42,14 @@ TEST(Verify, EveryTypeAgreesAtAnyPosition) {
         "append_tokens.f16.m3.h4.kvh2.d64.rot64.w4.batched", "attend_rows.f16.m3.h4.kvh2.d64.w4.s5",
         "top_k.f32.n300.m3.w4.s2.batched", "sample.f32.m3.w2.s3.batched",
         "attend_tokens.f16.m5.h4.kvh2.d64.w8", "norm_tokens.f32.k64.m5.w2.eps1e-5",
-        "matmul.q8_0.k64.n20.m5.w8"}) {
+        "matmul.q8_0.k64.n20.m5.w8", "gemm_operand.f32.k70.n5.w2", "gemm.f32.k70.n20.m5.w8"}) {
     const Result<KernelKey> key = parse_key(text);
     ASSERT_TRUE(key) << key.error().text();
     ASSERT_TRUE(check_key(*key)) << check_key(*key).error().text();
     for (int position : {0, 77}) {
       const Verdict verdict = verdict_of(case_at(*key, position), [](std::vector<Bytes>&) {});
       EXPECT_EQ(verdict.problem, "") << text << " at " << position;
-      EXPECT_LE(verdict.error, row(key->type).bound) << text;
+      EXPECT_LE(verdict.error, error_bound(*key)) << text;
     }
   }
 }

@@ -39,7 +39,7 @@ enum {
   LATHE_ELEMENT_F32 = 0,
   LATHE_ELEMENT_I32 = 1,
   LATHE_ELEMENT_BLOCKS = 2,  // blocks of a format, as in a GGUF file; f16: of one value
-  LATHE_ELEMENT_TILES = 3,   // weights as the kernel "retile" makes them of blocks
+  LATHE_ELEMENT_TILES = 3,   // what "retile" makes of blocks, and "gemm_operand" of rows
   LATHE_ELEMENT_KV = 4,      // entries of a KV cache
   LATHE_ELEMENT_F16 = 5      // operands of the kernel "matmul", in an order of their own
 };

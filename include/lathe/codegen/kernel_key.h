@@ -45,6 +45,8 @@ enum class KernelType : std::uint8_t {
   append_tokens,  // norm and rotation of a chunk's q and k, append to the KV cache
   attend_tokens,  // causal attention of a chunk's tokens
   attend_rows,    // attention of a batch's tokens, each over its own sequence
+  gemm_operand,   // n rows of k numbers as an operand of gemm
+  gemm,           // y[tokens][n] = X W^T of dense rows; not in plans, for embedders
 };
 
 // Which elements RoPE rotates together: (2i, 2i+1) or (i, i + dims/2).
@@ -74,23 +76,24 @@ struct KernelKey {
   int rotary = 0;    // leading values of each head that RoPE rotates
   int window = 0;    // attention sees the last `window` positions; 0 = all
   // matvec: up to two more matrices of k columns, 0 rows for those that are not there. format_b is
-  // also that of gemv's x and of the numbers dequantize makes.
+  // also that of gemv's x, of the numbers dequantize makes and of those gemm_operand takes.
   int n_b = 0;
   int n_c = 0;
   Format format_b = Format::f32;
   Format format_c = Format::f32;
-  int tokens = 1;  // of a chunk, at most
+  int tokens = 1;  // of a chunk, at most; gemm: rows of x
 
   // Tuning: any valid value gives the same result within the kernel's bound.
   int warps = 4;  // warps per block
   int rows = 1;   // rows per warp
-  // That share the work: matvec; attend_rows, 0 = enough; matmul with few tokens, 0 = it has many.
+  // That share the work: matvec; attend_rows, 0 = enough; matmul with few tokens, 0 = it has many;
+  // gemm, 0 = one for each tile.
   int blocks = 0;
   int stages = 1;  // matvec: tiles under way per warp
   // Parts the context (attention; attend: most) or the vocabulary is cut into; matmul with blocks:
   // warps that share k.
   int splits = 1;
-  bool grouped = false;  // matmul: four warps multiply together, which only sm_90a can
+  bool grouped = false;  // matmul, gemm: four warps multiply together, which only sm_90a can
 
   // Meaning.
   float epsilon = 0;    // rms_norm, layer_norm, norms in attend
@@ -105,7 +108,7 @@ struct KernelKey {
   bool batched = false;  // append_tokens, top_k, sample: each token has a sequence of its own
   Pairing pairing = Pairing::adjacent;
   Activation activation = Activation::silu;
-  Operation operation = Operation::copy;  // elementwise
+  Operation operation = Operation::copy;  // elementwise; gemm: copy or activate
   Layout layout = Layout::raw;
 
   friend auto operator<=>(const KernelKey&, const KernelKey&) = default;

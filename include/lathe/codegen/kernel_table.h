@@ -33,7 +33,8 @@ struct Geometry {
 
 enum class Access : std::uint8_t { read, write, read_write };
 // Blocks are of a format, as in the model file: weights, and vectors or results that are not f32.
-// Tiles: lathe/codegen/tile.h. f16: operands of the matrix units, in an order of their own.
+// Tiles: lathe/codegen/tile.h, of gemm lathe/codegen/gemm_operand.h. f16: operands of the matrix
+// units, in an order of their own.
 enum class Element : std::uint8_t { f32, i32, blocks, tiles, kv, f16 };
 
 // The matrix behind a parameter of blocks or tiles.
@@ -118,6 +119,8 @@ struct KernelRow {
   // Which instructions of this key's kernel have results that PTX does not define to the bit, such
   // as "mma"; nullptr: none, so that NVRTC's code, LLVM's and the emulator give the same bits.
   const char* (*inexact)(const KernelKey&) = nullptr;
+  // The bound of a key, where some keys are held to less; null: that of all.
+  double (*key_bound)(const KernelKey&) = nullptr;
 
   bool uses(std::string_view field) const;  // whether `fields` has it
 };
@@ -126,6 +129,8 @@ std::span<const KernelRow> kernel_table();
 const KernelRow& row(KernelType type);
 Result<KernelType> kernel_type_by_name(std::string_view name);
 
+// The relative L2 error allowed of this key.
+double error_bound(const KernelKey& key);
 // check() of the key's row, with the key's text in the error.
 Result<void> check_key(const KernelKey& key);
 // True, or why this route cannot lower the key.

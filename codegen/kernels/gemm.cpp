@@ -1,0 +1,134 @@
+// Owns the gemm row: dense rows times dense rows, by the matrix units. Device code:
+// ptx_templates/ops/gemm.h.
+#include "codegen/kernels/matvec.h"
+#include "codegen/kernels/rows.h"
+#include "lathe/codegen/gemm_operand.h"
+#include "ptx_templates/ops/gemm_shapes.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kMost = 1 << 20;
+
+bool is_faithful(const KernelKey& key) {
+  return key.format == Format::f32;
+}
+dev::GemmTile tile_of(const KernelKey& key) {
+  return dev::gemm_tile(is_faithful(key) ? 2 : 1, key.grouped ? 1 : 0);
+}
+int tiles_of(const KernelKey& key) {
+  return dev::gemm_tiles(key.tokens, key.n, tile_of(key).columns);
+}
+
+Result<void> check(const KernelKey& key) {
+  if (!has_gemm_operands(key.format))
+    return invalid("gemm multiplies f32, f16 and bf16, not {}", row(key.format).name);
+  LATHE_TRY(in_range("k", key.k, 1, kMost));
+  LATHE_TRY(in_range("n", key.n, 1, kMost));
+  LATHE_TRY(in_range("tokens", key.tokens, 1, kMost));
+  LATHE_TRY(in_range("blocks", key.blocks, 0, 1 << 14));
+  const int warps = dev::kGemmWarps + (key.grouped ? 1 : 0);
+  if (key.warps != warps)
+    return invalid("warps is {}; it must be {}: {}", key.warps, warps,
+                   key.grouped ? "eight that multiply and one that copies" : "all multiply");
+  if (key.operation != Operation::copy && key.operation != Operation::activate)
+    return invalid("a product is copied or activated; operation must be one of these");
+  if (key.activation != Activation::silu && key.operation != Operation::activate)
+    return invalid("an activation is that of activate; operation must be that");
+  return {};
+}
+
+Geometry geometry(const KernelKey& key) {
+  const int blocks = key.blocks > 0 ? std::min(key.blocks, tiles_of(key)) : tiles_of(key);
+  return {.grid_x = static_cast<unsigned>(blocks),
+          .threads = static_cast<unsigned>(key.warps * 32),
+          .shared_bytes = static_cast<unsigned>(tile_of(key).bytes)};
+}
+
+Param operand_in(const char* name, const KernelKey& key, int rows) {
+  return {name,
+          Access::read,
+          Element::tiles,
+          gemm_operand_bytes(key.format, rows, key.k),
+          16,
+          false,
+          false,
+          false,
+          {Format::f32, rows, key.k}};
+}
+
+std::vector<Param> params(const KernelKey& key) {
+  std::vector<Param> out = {operand_in("x", key, key.tokens), operand_in("w", key, key.n)};
+  if (key.bias) out.push_back(vector_in("bias", key.n));
+  out.push_back(vector_out("y", std::int64_t{key.tokens} * key.n));
+  return out;
+}
+
+OpCall call(const KernelKey& key) {
+  OpCall call{"ops/gemm.h",
+              fmt::format("gemm_{}{}", row(key.format).name, key.grouped ? "_grouped" : ""),
+              parameters_of({true, true, key.bias, true})};
+  const int activation =
+      key.operation == Operation::activate ? 1 + static_cast<int>(key.activation) : 0;
+  for (int value : {key.tokens, key.n, key.k, static_cast<int>(geometry(key).grid_x), activation})
+    call.arguments.push_back(integer(value));
+  return call;
+}
+
+Cost cost(const KernelKey& key) {
+  const std::int64_t m = key.tokens, n = key.n;
+  return {gemm_operand_bytes(key.format, key.tokens, key.k) +
+              gemm_operand_bytes(key.format, key.n, key.k) + (key.bias ? n * 4 : 0),
+          m * n * 4, 2 * m * n * key.k};
+}
+
+// Reads rows of f32 where the kernel reads the operands that they become.
+void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {
+  const auto k = static_cast<std::size_t>(key.k);
+  const auto rows = static_cast<std::size_t>(key.tokens), columns = static_cast<std::size_t>(key.n);
+  const std::span x(static_cast<const float*>(arguments[0]), rows * k);
+  const std::span w(static_cast<const float*>(arguments[1]), columns * k);
+  const auto* bias = key.bias ? static_cast<const float*>(arguments[2]) : nullptr;
+  auto* y = static_cast<float*>(arguments[key.bias ? 3 : 2]);
+  const auto [first, last] = share(key.n, part, parts);
+  std::vector<double> line(k);
+  for (auto column = static_cast<std::size_t>(first); column < static_cast<std::size_t>(last);
+       ++column) {
+    std::ranges::copy(w.subspan(column * k, k), line.begin());
+    for (std::size_t r = 0; r < rows; ++r) {
+      double value = dot_product(x.subspan(r * k, k), line.data());
+      if (bias) value += static_cast<double>(bias[column]);
+      if (key.operation == Operation::activate) value = activated(value, key.activation);
+      y[r * columns + column] = static_cast<float>(value);
+    }
+  }
+}
+
+double bound_of_key(const KernelKey& key) {
+  return is_faithful(key) ? 1e-6 : key.format == Format::f16 ? 1e-3 : kGemmRow.bound;
+}
+
+}  // namespace
+
+const KernelRow kGemmRow = {
+    KernelType::gemm,
+    "gemm",
+    "dense rows times dense rows, with bias and activation",
+    "k n tokens warps blocks grouped bias operation activation",
+    check,
+    geometry,
+    params,
+    call,
+    cost,
+    oracle,
+    4e-3,
+    "two numbers of bf16, of 8 bits, are off by 2^-9 each at most, which makes 2.4e-3 of many "
+    "random "
+    "ones; f16 has 11 bits: 1e-3. The faithful form, f32, has 22 and sums in f32: 1e-6",
+    no_template,
+    80,
+    "asynchronous copies",
+    [](const KernelKey&) { return "mma wgmma"; },
+    bound_of_key};
+
+}  // namespace lathe

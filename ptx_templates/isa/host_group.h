@@ -1,0 +1,68 @@
+// Owns the host twins of isa/device_group.h.
+#pragma once
+
+#include "isa/host_mma.h"
+
+namespace lathe::dev {
+
+// 16 numbers of a row at `at`, within swizzled rows of 128 bytes.
+template <class Value>
+LATHE_DEVICE void host_group_row(const void* at, int row, f32 (&out)[16], Value value) {
+  // Which eighth of a row `at` is; rows begin at a multiple of 1024.
+  const auto offset = static_cast<const u8*>(at) - shared_memory();
+  const u8* rows = shared_memory() + offset / 1024 * 1024;
+  const int piece = static_cast<int>(offset % 1024) / 16;
+  for (int k = 0; k < 16; ++k) {
+    const u8* from = rows + row * 128 + ((piece + k / 8) ^ row % 8) * 16;
+    out[k] = value(reinterpret_cast<const u16*>(from)[k % 8]);
+  }
+}
+template <int kFragments, class Value>
+LATHE_DEVICE void host_group(f32 (&c)[kFragments][4], const void* a, const void* b, bool adds,
+                             Value value) {
+  const int lane = thread_index() & 31, g = lane / 4, t = lane % 4;
+  const int first = thread_index() / 32 % 4 * 16;
+  f32 rows[2][16], column[16];
+  for (int i = 0; i < 2; ++i) host_group_row(a, first + g + 8 * i, rows[i], value);
+  for (int j = 0; j < kFragments; ++j) {
+    for (int d = 0; d < 2; ++d) {
+      host_group_row(b, 8 * j + 2 * t + d, column, value);
+      for (int i = 0; i < 2; ++i) {
+        double sum = adds ? static_cast<double>(c[j][2 * i + d]) : 0;
+        for (int k = 0; k < 16; ++k)
+          sum += static_cast<double>(rows[i][k]) * static_cast<double>(column[k]);
+        c[j][2 * i + d] = static_cast<f32>(sum);
+      }
+    }
+  }
+}
+LATHE_DEVICE void group_multiply_256_f16(f32 (&c)[32][4], const void* a, const void* b, bool adds) {
+  host_group(c, a, b, adds, [](u16 bits) { return lathe::f16_to_f32(bits); });
+}
+LATHE_DEVICE void group_multiply_256_bf16(f32 (&c)[32][4], const void* a, const void* b,
+                                          bool adds) {
+  host_group(c, a, b, adds, [](u16 bits) { return as_f32(static_cast<u32>(bits) << 16); });
+}
+LATHE_DEVICE void group_multiply_128_f16(f32 (&c)[16][4], const void* a, const void* b, bool adds) {
+  host_group(c, a, b, adds, [](u16 bits) { return lathe::f16_to_f32(bits); });
+}
+
+// The lower half counts the phases that have ended, as barriers of copies do; the upper half has
+// how many arrivals end one, and how many there were.
+LATHE_DEVICE void hand_over_init(u64* barrier, u32 arrivals) {
+  *barrier = static_cast<u64>(arrivals) << 48;
+}
+LATHE_DEVICE void hand_over_arrive(u64* barrier) {
+  *barrier += 1ull << 32;
+  if ((*barrier >> 32 & 0xffffu) == *barrier >> 48)
+    *barrier = (*barrier >> 48) << 48 | ((*barrier + 1) & 0xffffffffu);
+}
+// The fiber does not pause between this and the copies.
+LATHE_DEVICE void announce_copies(u64* barrier, u32) {
+  ++*barrier;
+}
+LATHE_DEVICE void bulk_copy_part(void* shared, const void* global, u32 bytes, u64*) {
+  std::memcpy(shared, global, bytes);
+}
+
+}  // namespace lathe::dev
