@@ -22,6 +22,8 @@
 #include "lathe/runtime/cache.h"
 #include "lathe/runtime/choice.h"
 #include "lathe/runtime/convert.h"
+#include "lathe/runtime/dense_products.h"
+#include "lathe/runtime/dense_weights.h"
 #include "lathe/runtime/device.h"
 #include "lathe/runtime/drafts.h"
 #include "lathe/runtime/environment.h"

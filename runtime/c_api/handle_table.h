@@ -24,7 +24,8 @@ enum class HandleKind : std::uint8_t {
   model,
   session,
   batch,
-  snapshot
+  snapshot,
+  dense
 };
 
 using Destroy = void (*)(void* object);

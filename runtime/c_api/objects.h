@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lathe/c/batch.h"
+#include "lathe/c/dense.h"
 #include "lathe/c/engine.h"
 #include "lathe/c/kernel.h"
 #include "lathe/c/services.h"
@@ -17,6 +18,7 @@
 #include "lathe/plan/gguf.h"
 #include "lathe/plan/model_spec.h"
 #include "lathe/runtime/batch.h"
+#include "lathe/runtime/dense_products.h"
 #include "lathe/runtime/device.h"
 #include "lathe/runtime/session.h"
 #include "runtime/c_api/call.h"
@@ -109,6 +111,13 @@ struct SnapshotObject {
 };
 
 Result<DeviceOptions> device_options_of(const lathe_device_options& given);
+struct DenseObject {
+  using Handle = lathe_dense;
+  static constexpr HandleKind kind = HandleKind::dense;
+  static constexpr const char* noun = "dense products handle";
+  std::unique_ptr<DenseProducts> products;
+};
+
 // Tests open devices on a driver of their own.
 inline Result<lathe_device*> open_device_handle(std::shared_ptr<Device> device) {
   return open_handle(std::make_unique<DeviceObject>(std::move(device)));

@@ -1,11 +1,13 @@
-// Fails every driver call of a session in turn: each gives a clear error, nothing is left behind,
-// and nothing the driver would not forgive is done.
+// Fails every driver call of a session, of batches and of dense products in turn: each gives a
+// clear error, nothing is left behind, and nothing the driver would not forgive is done.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "lathe/runtime/batch.h"
+#include "lathe/runtime/dense_products.h"
+#include "runtime/device_impl.h"
 #include "runtime/session_base.h"
 #include "tests/runtime/fake_driver.h"
 #include "tests/runtime/tiny_model.h"
@@ -21,9 +23,9 @@ void expect_clear(const Error& error, const std::string& failed, CUresult status
 }
 
 // Takes the calls that `use` makes of a driver in turn and makes each fail: what it returns is then
-// a clear error, or what failed only gives something back.
+// a clear error, or what failed only gives something back. There are more errors than `least`.
 template <typename Use>
-void fail_each_call(CUresult status, const Use& use) {
+void fail_each_call(CUresult status, const Use& use, int least = 100) {
   int failures = 0;
   bool reached_the_end = false;
   for (int index = 0; !reached_the_end; ++index) {
@@ -42,7 +44,7 @@ void fail_each_call(CUresult status, const Use& use) {
     EXPECT_EQ(fake.violations(), std::vector<std::string>{}) << failed;
     ASSERT_LT(index, 5000);
   }
-  EXPECT_GT(failures, 100);
+  EXPECT_GT(failures, least);
 }
 
 struct FailureCase {
@@ -111,6 +113,27 @@ TEST(BatchFailure, OfEachCall) {
     const auto batch = open_batch(file, options, platform);
     return batch ? use(**batch) : batch.error();
   });
+}
+
+TEST(DenseProductsFailure, OfEachCall) {
+  const std::vector<float> weight(12, 1.0f), hidden(4, 1.0f);
+  const auto raw = std::as_bytes(std::span(weight));
+  const DenseWeightKey key = *dense_weight_key(raw, Format::f32, 4, 3);
+  const DenseWeightKey other = *dense_weight_key(raw, Format::f32, 3, 4);
+  DeviceOptions options;
+  options.disk_cache = false;
+  const auto use_products = [&](const Platform& platform) -> Result<void> {
+    LATHE_ASSIGN(std::shared_ptr<DeviceImpl> device, DeviceImpl::open(options, platform));
+    LATHE_ASSIGN(const auto products, DenseProducts::open(std::move(device), {}));
+    std::vector<float> out(3);
+    LATHE_TRY(products->batch_gemv(hidden, 1, 4, 3, weight, out));
+    LATHE_TRY(products->batch_gemv_cached(key, raw, hidden, 1, out));
+    const std::vector<DenseSource> sources = {{other, raw}};
+    if (const auto made = products->preload(sources); !made) return made.error();
+    if (const auto made = products->preload_blob(1, raw); !made) return made.error();
+    return {};
+  };
+  fail_each_call(CUDA_ERROR_UNKNOWN, use_products, 20);
 }
 
 TEST(FailureRecovery, AFailedStepCanBeTakenAgain) {
