@@ -142,7 +142,7 @@ TEST(KernelKey, ErrorsNameThePart) {
     EXPECT_NE(key.error().message.find(text), std::string::npos) << key.error().message;
   }
   EXPECT_FALSE(parse_key(""));
-  EXPECT_FALSE(parse_key("gemm.q4_k"));
+  EXPECT_FALSE(parse_key("gem.q4_k"));
   EXPECT_FALSE(parse_key("gemv"));
   const Result<KernelKey> format = parse_key("gemv.q9_9.k32");
   ASSERT_FALSE(format);
