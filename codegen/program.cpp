@@ -141,6 +141,12 @@ Geometry Program::geometry() const {
           .shared_bytes = static_cast<unsigned>(layout(*this).bytes)};
 }
 
+std::span<const KernelKey> persistent_steps(std::span<const KernelKey> steps) {
+  while (!steps.empty() && steps.back().type != KernelType::matvec)
+    steps = steps.first(steps.size() - 1);
+  return steps;
+}
+
 Result<Program> make_program(std::span<const KernelKey> steps) {
   Program program;
   program.steps = static_cast<int>(steps.size());
@@ -161,6 +167,10 @@ Result<Program> make_program(std::span<const KernelKey> steps) {
     }
   }
   if (program.matvecs.empty()) return refused("there is no matrix");
+  const Geometry embeds = row(program.embed.type).geometry(program.embed);
+  if (embeds.grid_x * embeds.threads > unsigned(program.blocks * program.warps * 32))
+    return refused(
+        fmt::format("its {} blocks have fewer threads than the embedding takes", program.blocks));
   if (program.steps < 3) return refused("there are fewer than three steps");
   for (program.stages = kMaxStages; program.stages > 0; --program.stages)
     if (layout(program).bytes <= kMostSharedBytes) return program;

@@ -57,7 +57,7 @@ class ChunkRecipe {
     }
     Plan out = from_;
     out.notes.clear();
-    std::move(steps_).finish(out, head_);
+    std::move(steps_).finish(out, {.input = {}, .logits = head_, .hidden = {}});
     for (const Step& step : out.steps) {
       if (const auto valid = check_key(step.key); !valid) {
         Error error = Error(valid.error()).with("step", step.label);
@@ -266,6 +266,7 @@ class ChunkRecipe {
 };
 
 Result<void> has_kernels_for_many(const Plan& plan) {
+  if (!plan.whole) return Error{Code::not_eligible, "the plan is of a part of the model", {}};
   if (plan.options.fusion == Fusion::full) return {};
   return Error{Code::not_eligible, "the plan has a kernel for each operation", {}};
 }

@@ -21,26 +21,40 @@ class DecoderRecipe {
 
   Result<void> run() {
     plan_.tables = rope_tables(spec_);
-    LATHE_TRY(embed());
+    const ModelPart& part = options_.part;
+    LATHE_TRY(start());
     for (layer_ = 0; layer_ < spec_.layers; ++layer_) {
-      LATHE_TRY(attention_block());
-      LATHE_TRY(ffn_block());
+      if (part.blocks != PartBlocks::ffn) LATHE_TRY(attention_block());
+      if (part.blocks != PartBlocks::attention) LATHE_TRY(ffn_block());
     }
     layer_ = -1;
-    LATHE_ASSIGN(const Operand logits, head());
-    add_sampling(steps_, spec_.vocab, logits);
+    if (part.output == PartOutput::logits) {
+      LATHE_ASSIGN(ends_.logits, head());
+      add_sampling(steps_, spec_.vocab, ends_.logits);
+    }
+    ends_.hidden = stream_;
     plan_.weights = std::move(weights_).take();
-    std::move(steps_).finish(plan_, logits);
+    std::move(steps_).finish(plan_, ends_);
     return {};
   }
 
  private:
   int q_values() const { return spec_.heads * spec_.head_dim; }
   int kv_values() const { return spec_.kv_heads * spec_.head_dim; }
+  // The layer's in the model.
+  int number() const { return layer_ < 0 ? -1 : options_.part.first_layer + layer_; }
   const LayerSpec& layer() const { return spec_.per_layer[static_cast<std::size_t>(layer_)]; }
 
   void add(std::string label, const KernelKey& key, std::vector<Operand> operands) {
-    steps_.add(layer_, std::move(label), key, std::move(operands));
+    steps_.add(number(), std::move(label), key, std::move(operands));
+  }
+
+  Result<void> start() {
+    if (options_.part.input == PartInput::token) return embed();
+    const HiddenStart hidden = add_hidden_start(steps_, spec_);
+    ends_.input = hidden.input;
+    stream_ = hidden.stream;
+    return {};
   }
 
   Result<void> embed() {
@@ -106,11 +120,11 @@ class DecoderRecipe {
   }
 
   Result<Operand> gemv(const std::string& label, const Operand& x, int n, bool bias = false) {
-    LATHE_ASSIGN(const int weight, weights_.matrix(tensor_name(layer_, label), n, values(x)));
+    LATHE_ASSIGN(const int weight, weights_.matrix(tensor_name(number(), label), n, values(x)));
     KernelKey key = gemv_key(weight);
     std::vector<Operand> operands = {StepList::weight(weights_, weight), x};
     if (bias) {
-      LATHE_ASSIGN(const int slot, weights_.vector(tensor_name(layer_, label, "bias"), n));
+      LATHE_ASSIGN(const int slot, weights_.vector(tensor_name(number(), label, "bias"), n));
       key.bias = true;
       operands.push_back(StepList::weight(weights_, slot));
     }
@@ -124,25 +138,16 @@ class DecoderRecipe {
     return gemv(label, x, n, spec_.qkv_bias);
   }
 
-  KernelKey norm_key(int k, int n) const {
-    KernelKey key{.type = KernelType::rms_norm};
-    key.k = k;
-    key.n = n;
-    key.epsilon = spec_.epsilon;
-    key.warps = rms_norm_warps(k);
-    return key;
-  }
-
   Result<Operand> norm(const std::string& label, const Operand& x) {
-    LATHE_ASSIGN(const int weight, weights_.vector(tensor_name(layer_, label), spec_.hidden));
+    LATHE_ASSIGN(const int weight, weights_.vector(tensor_name(number(), label), spec_.hidden));
     const Operand y = steps_.scratch(spec_.hidden);
-    add(label, norm_key(spec_.hidden, 1), {x, StepList::weight(weights_, weight), y});
+    add(label, norm_key(spec_, spec_.hidden, 1), {x, StepList::weight(weights_, weight), y});
     return y;
   }
 
   Result<void> head_norm(const std::string& label, const Operand& x, int heads) {
-    LATHE_ASSIGN(const int weight, weights_.vector(tensor_name(layer_, label), spec_.head_dim));
-    add(label, norm_key(spec_.head_dim, heads), {x, StepList::weight(weights_, weight), x});
+    LATHE_ASSIGN(const int weight, weights_.vector(tensor_name(number(), label), spec_.head_dim));
+    add(label, norm_key(spec_, spec_.head_dim, heads), {x, StepList::weight(weights_, weight), x});
     return {};
   }
 
@@ -194,24 +199,28 @@ class DecoderRecipe {
     return y;
   }
 
-  // Projects x back to the hidden size and adds it to the residual stream, normed first where the
-  // family has post-norms.
+  // Projects x back to the hidden size, normed where the family has post-norms, and adds it to the
+  // residual stream, or takes its place where the part is of a block alone.
   Result<void> add_to_stream(const std::string& label, const std::string& post_norm,
                              const Operand& x) {
     if (spec_.post_norms) {
       LATHE_ASSIGN(const Operand y, gemv(label, x, spec_.hidden));
-      LATHE_ASSIGN(const int weight, weights_.vector(tensor_name(layer_, post_norm), spec_.hidden));
-      KernelKey key = norm_key(spec_.hidden, 1);
-      key.residual = true;
-      add(post_norm, key, {y, StepList::weight(weights_, weight), stream_, stream_});
+      LATHE_ASSIGN(const int weight,
+                   weights_.vector(tensor_name(number(), post_norm), spec_.hidden));
+      add_to_stream(post_norm, norm_key(spec_, spec_.hidden, 1),
+                    {y, StepList::weight(weights_, weight)});
       return {};
     }
     LATHE_ASSIGN(const int weight,
-                 weights_.matrix(tensor_name(layer_, label), spec_.hidden, values(x)));
-    KernelKey key = gemv_key(weight);
-    key.residual = true;
-    add(label, key, {StepList::weight(weights_, weight), x, stream_, stream_});
+                 weights_.matrix(tensor_name(number(), label), spec_.hidden, values(x)));
+    add_to_stream(label, gemv_key(weight), {StepList::weight(weights_, weight), x});
     return {};
+  }
+  void add_to_stream(const std::string& label, KernelKey key, std::vector<Operand> operands) {
+    key.residual = options_.part.residual;
+    if (key.residual) operands.push_back(stream_);
+    operands.push_back(stream_);
+    add(label, key, std::move(operands));
   }
 
   Plan& plan_;
@@ -219,6 +228,7 @@ class DecoderRecipe {
   const PlanOptions& options_;
   WeightList weights_;
   StepList steps_;
+  StepList::Ends ends_;
   Operand stream_;  // the residual stream, updated in place
   int layer_ = -1;
 };

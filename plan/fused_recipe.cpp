@@ -27,16 +27,22 @@ class FusedRecipe {
   Result<void> run() {
     plan_.tables = rope_tables(spec_);
     counters_ = steps_.counters(spec_.kv_heads);
-    LATHE_TRY(embed());
+    const ModelPart& part = options_.part;
+    LATHE_TRY(start());
     for (layer_ = 0; layer_ < spec_.layers; ++layer_) {
-      LATHE_TRY(attention_block());
-      LATHE_TRY(ffn_block());
+      if (part.blocks != PartBlocks::ffn) LATHE_TRY(attention_block());
+      if (part.blocks != PartBlocks::attention) LATHE_TRY(ffn_block());
     }
     layer_ = -1;
-    LATHE_ASSIGN(const Operand logits, head());
-    add_sampling(steps_, spec_.vocab, logits);
+    if (part.output == PartOutput::logits) {
+      LATHE_ASSIGN(ends_.logits, head());
+      add_sampling(steps_, spec_.vocab, ends_.logits);
+    } else if (stream_.post_norm) {
+      join();
+    }
+    ends_.hidden = stream_.rows;
     plan_.weights = std::move(weights_).take();
-    std::move(steps_).finish(plan_, logits, false);
+    std::move(steps_).finish(plan_, ends_, false);
     return {};
   }
 
@@ -55,20 +61,22 @@ class FusedRecipe {
     std::optional<int> bias;
   };
 
+  // The layer's in the model.
+  int number() const { return layer_ < 0 ? -1 : options_.part.first_layer + layer_; }
   const LayerSpec& layer() const { return spec_.per_layer[static_cast<std::size_t>(layer_)]; }
 
   void add(std::string label, const KernelKey& key, std::vector<Operand> operands) {
-    steps_.add(layer_, std::move(label), key, std::move(operands));
+    steps_.add(number(), std::move(label), key, std::move(operands));
   }
 
   Result<Matrix> matrix(const std::string& label, int n, int k, bool bias = false) {
-    LATHE_ASSIGN(const int weight, weights_.matrix(tensor_name(layer_, label), n, k));
+    LATHE_ASSIGN(const int weight, weights_.matrix(tensor_name(number(), label), n, k));
     if (const auto shape = tile_shape(weights_[weight].format, n, k); !shape)
       return Error(shape.error()).with("tensor", weights_[weight].name);
     weights_.set_layout(weight, Layout::tiles);
     Matrix out{weight, n, {}};
     if (bias) {
-      LATHE_ASSIGN(const int slot, weights_.vector(tensor_name(layer_, label, "bias"), n));
+      LATHE_ASSIGN(const int slot, weights_.vector(tensor_name(number(), label, "bias"), n));
       out.bias = slot;
     }
     return out;
@@ -124,6 +132,14 @@ class FusedRecipe {
     return y;
   }
 
+  Result<void> start() {
+    if (options_.part.input == PartInput::token) return embed();
+    const HiddenStart hidden = add_hidden_start(steps_, spec_);
+    ends_.input = hidden.input;
+    stream_ = {hidden.stream, {}, {}};
+    return {};
+  }
+
   Result<void> embed() {
     LATHE_ASSIGN(const int table, weights_.matrix("token_embd.weight", spec_.vocab, spec_.hidden));
     if (spec_.tied_head) {
@@ -146,19 +162,21 @@ class FusedRecipe {
                        int k) {
     LATHE_ASSIGN(const Matrix m, matrix(label, spec_.hidden, k));
     if (!spec_.post_norms) {
-      LATHE_ASSIGN(const Operand y, rows(label, {m}, k, {x, {}, {}}, {}, stream_.rows));
+      std::optional<Operand> residual;
+      if (options_.part.residual) residual = stream_.rows;
+      LATHE_ASSIGN(const Operand y, rows(label, {m}, k, {x, {}, {}}, {}, residual));
       stream_ = {y, {}, {}};
       return {};
     }
     LATHE_ASSIGN(const Operand y, rows(label, {m}, k, {x, {}, {}}, {}));
-    LATHE_ASSIGN(const int norm, weights_.vector(tensor_name(layer_, post_norm), spec_.hidden));
+    LATHE_ASSIGN(const int norm, weights_.vector(tensor_name(number(), post_norm), spec_.hidden));
     stream_ = {y, norm, stream_.rows};
     return {};
   }
 
   Result<void> attention_block() {
     const int q = spec_.heads * spec_.head_dim, kv = spec_.kv_heads * spec_.head_dim;
-    LATHE_ASSIGN(const int norm, weights_.vector(tensor_name(layer_, "attn_norm"), spec_.hidden));
+    LATHE_ASSIGN(const int norm, weights_.vector(tensor_name(number(), "attn_norm"), spec_.hidden));
     LATHE_ASSIGN(const Matrix wq, matrix("attn_q", q, spec_.hidden, spec_.qkv_bias));
     LATHE_ASSIGN(const Matrix wk, matrix("attn_k", kv, spec_.hidden, spec_.qkv_bias));
     LATHE_ASSIGN(const Matrix wv, matrix("attn_v", kv, spec_.hidden, spec_.qkv_bias));
@@ -186,9 +204,9 @@ class FusedRecipe {
     std::vector<Operand> operands = {qkv};
     if (spec_.qk_norm) {
       LATHE_ASSIGN(const int q_norm,
-                   weights_.vector(tensor_name(layer_, "attn_q_norm"), spec_.head_dim));
+                   weights_.vector(tensor_name(number(), "attn_q_norm"), spec_.head_dim));
       LATHE_ASSIGN(const int k_norm,
-                   weights_.vector(tensor_name(layer_, "attn_k_norm"), spec_.head_dim));
+                   weights_.vector(tensor_name(number(), "attn_k_norm"), spec_.head_dim));
       operands.push_back(weight(q_norm));
       operands.push_back(weight(k_norm));
     }
@@ -210,12 +228,23 @@ class FusedRecipe {
   }
 
   Result<void> ffn_block() {
-    LATHE_ASSIGN(const int norm, weights_.vector(tensor_name(layer_, "ffn_norm"), spec_.hidden));
+    LATHE_ASSIGN(const int norm, weights_.vector(tensor_name(number(), "ffn_norm"), spec_.hidden));
     LATHE_ASSIGN(const Matrix gate, matrix("ffn_gate", spec_.ffn, spec_.hidden));
     LATHE_ASSIGN(const Matrix up, matrix("ffn_up", spec_.ffn, spec_.hidden));
     LATHE_ASSIGN(const Operand y,
                  rows("ffn_gate_up", {gate, up}, spec_.hidden, stream_, norm, {}, true));
     return project("ffn_down", "post_ffw_norm", y, spec_.ffn);
+  }
+
+  // What the reader of the stream would do, where the part has none.
+  void join() {
+    KernelKey key = norm_key(spec_, spec_.hidden, 1);
+    key.residual = options_.part.residual;
+    std::vector<Operand> operands = {stream_.rows, weight(*stream_.post_norm)};
+    if (key.residual) operands.push_back(stream_.joined_to);
+    stream_ = {steps_.scratch(spec_.hidden), {}, {}};
+    operands.push_back(stream_.rows);
+    add("post_norm", key, std::move(operands));
   }
 
   Result<Operand> head() {
@@ -237,6 +266,7 @@ class FusedRecipe {
   StepList steps_;
   Operand counters_;
   Operand partial_;  // of the attention splits: each layer's are merged before the next one's
+  StepList::Ends ends_;
   Stream stream_;
   int layer_ = -1;
 };

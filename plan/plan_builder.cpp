@@ -17,6 +17,27 @@ namespace {
 
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 30;
 
+// Like `part`, with its layers counted.
+Result<ModelPart> resolve(ModelPart part, const ModelSpec& spec) {
+  const auto refused = [](std::string why) {
+    return Error{Code::invalid_argument, "no such part of the model: " + std::move(why), {}};
+  };
+  if (part.first_layer < 0 || part.first_layer >= spec.layers || part.layers < 0 ||
+      part.layers > spec.layers - part.first_layer)
+    return refused(fmt::format("{}layers from {} on, and the model has {}",
+                               part.layers ? fmt::format("{} ", part.layers) : "", part.first_layer,
+                               spec.layers));
+  if (part.layers == 0) part.layers = spec.layers - part.first_layer;
+  if (part.first_layer > 0 && part.input == PartInput::token)
+    return refused(fmt::format("layer {} takes no token, but a hidden state", part.first_layer));
+  const bool one_block = part.blocks != PartBlocks::both;
+  if (one_block &&
+      (part.layers != 1 || part.input != PartInput::hidden || part.output != PartOutput::hidden))
+    return refused("blocks of one kind are of one layer, from a hidden state to a hidden state");
+  if (!one_block && !part.residual) return refused("both blocks of a layer without the residual");
+  return part;
+}
+
 Result<PlanOptions> resolve(PlanOptions options, const ModelSpec& spec) {
   if (options.context == 0) options.context = std::min(spec.context, kDefaultContext);
   if (options.context < 1 || options.context > spec.context) {
@@ -27,6 +48,7 @@ Result<PlanOptions> resolve(PlanOptions options, const ModelSpec& spec) {
                  {}};
   }
   options.chunk = std::min(options.chunk, options.context);
+  LATHE_ASSIGN(options.part, resolve(options.part, spec));
   const bool fused = options.fusion == Fusion::full;
   if (options.kv != Format::f16 && options.kv != Format::f32 &&
       !(fused && options.kv == Format::q8_0)) {
@@ -117,14 +139,28 @@ Result<void> check_steps(const Plan& plan) {
   return {};
 }
 
+// Makes the spec the part's.
+void take_part(Plan& plan) {
+  const ModelPart& part = plan.options.part;
+  const ModelPart all = {.layers = plan.spec.layers};
+  plan.whole = part == all;
+  if (plan.whole) return;
+  auto& layers = plan.spec.per_layer;
+  layers.erase(layers.begin() + part.first_layer + part.layers, layers.end());
+  layers.erase(layers.begin(), layers.begin() + part.first_layer);
+  plan.spec.layers = part.layers;
+  plan.options.chunk = 0;
+}
+
 Result<Plan> build(const GgufFile& file, const ModelSpec& spec, const PlanOptions& options) {
   LATHE_TRY(check_spec(spec));
   Plan plan;
   plan.spec = spec;
   LATHE_ASSIGN(plan.options, resolve(options, spec));
+  take_part(plan);
   LATHE_TRY(plan.options.fusion == Fusion::full ? add_fused_steps(file, plan)
                                                 : add_decoder_steps(file, plan));
-  LATHE_TRY(check_all_used(file, plan));
+  if (plan.whole) LATHE_TRY(check_all_used(file, plan));
   LATHE_TRY(check_steps(plan));
   return plan;
 }
@@ -144,6 +180,12 @@ Result<Plan> build_either(const GgufFile& file, const ModelSpec& spec, PlanOptio
 
 Result<Plan> build_plan(const GgufFile& file, const ModelSpec& spec, const PlanOptions& options) {
   try {
+    if (options.part != ModelPart{}) {
+      // A part is of a model that has a plan as a whole: a tensor that nothing reads is found here.
+      PlanOptions all = options;
+      all.part = {};
+      LATHE_TRY(build_either(file, spec, all));
+    }
     return build_either(file, spec, options);
   } catch (const std::bad_alloc&) {
     return Error{Code::out_of_memory, "not enough memory for the plan", {{"file", file.path()}}};

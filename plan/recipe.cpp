@@ -12,6 +12,24 @@ std::string tensor_name(int layer, std::string_view label, std::string_view kind
                    : fmt::format("blk.{}.{}.{}", layer, label, kind);
 }
 
+HiddenStart add_hidden_start(StepList& steps, const ModelSpec& spec) {
+  KernelKey key{.type = KernelType::embed};
+  key.k = spec.hidden;
+  key.n = 1;  // whatever the token is, there is no other row
+  const HiddenStart start{steps.scratch(spec.hidden), steps.scratch(spec.hidden)};
+  steps.add(-1, "hidden", key, {start.input, StepList::token(), start.stream});
+  return start;
+}
+
+KernelKey norm_key(const ModelSpec& spec, int k, int n) {
+  KernelKey key{.type = KernelType::rms_norm};
+  key.k = k;
+  key.n = n;
+  key.epsilon = spec.epsilon;
+  key.warps = rms_norm_warps(k);
+  return key;
+}
+
 std::vector<Table> rope_tables(const ModelSpec& spec) {
   std::vector<Table> tables;
   for (const RopeSpec& rope : spec.ropes)

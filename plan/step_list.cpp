@@ -50,7 +50,7 @@ void StepList::add(int layer, std::string label, KernelKey key, std::vector<Oper
   steps_.push_back({key, std::move(operands), layer, std::move(label)});
 }
 
-void StepList::finish(Plan& plan, const Operand& logits, bool reuse) && {
+void StepList::finish(Plan& plan, const Ends& ends, bool reuse) && {
   std::vector<Lifetime> lifetimes;
   lifetimes.reserve(buffers_.size());
   for (const std::int64_t bytes : buffers_) lifetimes.push_back({bytes, -1, -1});
@@ -62,14 +62,16 @@ void StepList::finish(Plan& plan, const Operand& logits, bool reuse) && {
       lifetime.last = s;
     }
   }
-  lifetimes[static_cast<std::size_t>(logits.index)].last = static_cast<int>(steps_.size());
+  for (const Operand* end : {&ends.logits, &ends.hidden})
+    if (end->bytes > 0)
+      lifetimes[static_cast<std::size_t>(end->index)].last = static_cast<int>(steps_.size());
   if (!reuse)
     for (Lifetime& lifetime : lifetimes)
       lifetime = {lifetime.bytes, 0, static_cast<int>(steps_.size())};
 
   const ArenaLayout layout = place_buffers(lifetimes);
   const auto place = [&](Operand operand) {
-    if (operand.place != Place::scratch) return operand;
+    if (operand.place != Place::scratch || operand.bytes == 0) return operand;
     operand.offset += layout.offsets[static_cast<std::size_t>(operand.index)];
     operand.index = 0;
     return operand;
@@ -80,7 +82,9 @@ void StepList::finish(Plan& plan, const Operand& logits, bool reuse) && {
   plan.steps = std::move(steps_);
   plan.arena_bytes = layout.bytes;
   plan.counter_bytes = counter_bytes_;
-  plan.logits = place(logits);
+  plan.input = place(ends.input);
+  plan.logits = place(ends.logits);
+  plan.hidden = place(ends.hidden);
 }
 
 }  // namespace lathe

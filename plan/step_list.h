@@ -14,8 +14,8 @@ namespace lathe {
 
 class StepList {
  public:
-  // A new scratch buffer of f32 values. Until finish(), the operand's index is the buffer's number and
-  // its offset one within the buffer.
+  // A new scratch buffer of f32 values. Until finish(), the operand's index is the buffer's number
+  // and its offset one within the buffer.
   Operand scratch(std::int64_t values);
   static Operand weight(const WeightList& weights, int index);
   static Operand table(const std::vector<Table>& tables, int index);
@@ -29,10 +29,15 @@ class StepList {
 
   void add(int layer, std::string label, KernelKey key, std::vector<Operand> operands);
 
-  // Places every buffer, moves the steps into the plan and gives `logits`, which must be a scratch
-  // operand, a place that no later step overwrites. Without `reuse` no buffer shares memory with
-  // another.
-  void finish(Plan& plan, const Operand& logits, bool reuse = true) &&;
+  // What a plan takes before its first step and has after its last one: scratch operands, or none.
+  struct Ends {
+    Operand input;
+    Operand logits;
+    Operand hidden;
+  };
+  // Places every buffer, moves the steps into the plan and gives its ends places that no step
+  // overwrites while they matter. Without `reuse` no buffer shares memory with another.
+  void finish(Plan& plan, const Ends& ends, bool reuse = true) &&;
 
  private:
   std::vector<Step> steps_;

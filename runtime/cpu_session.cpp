@@ -10,6 +10,7 @@
 #include <optional>
 #include <thread>
 
+#include "codegen/stopwatch.h"
 #include "lathe/codegen/kernel_table.h"
 #include "runtime/binding.h"
 #include "runtime/session_base.h"
@@ -49,8 +50,10 @@ class HostBuffer {
 
 class CpuSession final : public SessionBase {
  public:
-  CpuSession(std::shared_ptr<const GgufFile> file, Plan plan, int threads)
-      : SessionBase(std::move(file), std::move(plan), ExecutorKind::cpu), team_(threads) {
+  CpuSession(std::shared_ptr<const GgufFile> file, Plan plan, int threads, bool time_steps)
+      : SessionBase(std::move(file), std::move(plan), ExecutorKind::cpu),
+        times_(time_steps ? plan_.steps.size() : 0),
+        team_(threads) {
     report_.device = fmt::format("CPU, {} thread{}", team_.parts(), team_.parts() == 1 ? "" : "s");
     report_.routes = fmt::format("oracle {} kernels", plan_.distinct_keys().size());
   }
@@ -81,17 +84,20 @@ class CpuSession final : public SessionBase {
 
   Result<void> step(std::int32_t token) override {
     LATHE_TRY(check_step(token));
-    control_.token = token;
-    control_.position = length_;
-    team_.run([](void* self, int part) { static_cast<CpuSession*>(self)->run(part); }, this);
-    control_.advance();
-    note_step(token);
+    decode(token);
+    return {};
+  }
+
+  Result<void> take_hidden(std::span<const float> state, std::int32_t token) override {
+    std::memcpy(scratch_.data() + plan_.input.offset, state.data(), state.size_bytes());
+    decode(token);
     return {};
   }
 
   Result<int> generate_until(std::int32_t token, std::span<std::int32_t> tokens,
                              std::span<const std::int32_t> stops,
                              const std::function<void(std::int32_t)>& each) override {
+    LATHE_TRY(check_runs());
     LATHE_TRY(check_stops(stops));
     if (tokens.empty()) return 0;
     LATHE_TRY(check_step(token, std::int64_t(tokens.size())));
@@ -109,7 +115,7 @@ class CpuSession final : public SessionBase {
   }
 
   Result<std::int32_t> sampled() override {
-    LATHE_TRY(check_stepped());
+    LATHE_TRY(check_chosen());
     return control_.sampled;
   }
 
@@ -135,17 +141,36 @@ class CpuSession final : public SessionBase {
     return {};
   }
 
+  Result<void> fetch_hidden(std::span<float> to) override {
+    std::memcpy(to.data(), scratch_.data() + plan_.hidden.offset, to.size_bytes());
+    return {};
+  }
+
+  Result<std::vector<double>> fetch_times() override { return times_; }
+
   const Addresses& addresses() const override { return addresses_; }
   Result<void> move_kv(std::span<const KvCopy> copies, KvMove move) override {
     return move_on_host(copies, move);
   }
 
+  void decode(std::int32_t token) {
+    control_.token = token;
+    control_.position = length_;
+    team_.run([](void* self, int part) { static_cast<CpuSession*>(self)->run(part); }, this);
+    control_.advance();
+    note_step(token);
+  }
+
   void run(int part) {
+    Stopwatch since;
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
-      // A step may read what any part of the one before has written.
-      if (i > 0) team_.meet();
       const KernelKey& key = plan_.steps[i].key;
       row(key.type).oracle(key, bound_->host_arguments(i), part, team_.parts());
+      // The next step may read what any part of this one has written.
+      if (i + 1 < plan_.steps.size()) team_.meet();
+      if (part > 0 || times_.empty()) continue;
+      times_[i] = 1e3 * since.milliseconds();
+      since = Stopwatch();
     }
   }
 
@@ -167,7 +192,8 @@ class CpuSession final : public SessionBase {
   std::vector<std::int32_t> counters_;
   alignas(16) ControlBlock control_;
   std::optional<BoundPlan> bound_;
-  ThreadTeam team_;  // last: its threads end before what they use
+  std::vector<double> times_;  // microseconds of each step, where they are wanted
+  ThreadTeam team_;            // last: its threads end before what they use
 };
 
 }  // namespace
@@ -182,8 +208,10 @@ Result<std::unique_ptr<Session>> open_cpu_session(std::shared_ptr<const GgufFile
   }
   const int cores = int(std::max(1u, std::thread::hardware_concurrency()));
   const int threads = options.threads ? options.threads : std::min(cores, kMaxThreads);
-  auto session = std::make_unique<CpuSession>(std::move(file), std::move(plan), threads);
+  auto session =
+      std::make_unique<CpuSession>(std::move(file), std::move(plan), threads, options.time_steps);
   LATHE_TRY(session->prepare());
+  LATHE_TRY(session->hold_to_oracles(options));
   return std::unique_ptr<Session>(std::move(session));
 }
 

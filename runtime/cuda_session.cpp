@@ -9,10 +9,12 @@
 
 #include "codegen/stopwatch.h"
 #include "runtime/chosen_tokens.h"
+#include "runtime/control_writer.h"
 #include "runtime/eligibility.h"
 #include "runtime/executor.h"
 #include "runtime/prefill.h"
 #include "runtime/read_rate.h"
+#include "runtime/round_trip.h"
 #include "runtime/service_kernel.h"
 #include "runtime/session_base.h"
 #include "runtime/session_report.h"
@@ -23,9 +25,6 @@
 
 namespace lathe {
 namespace {
-
-// Token and position travel as one 64-bit value.
-static_assert(offsetof(ControlBlock, token) == 0 && offsetof(ControlBlock, position) == 4);
 
 constexpr std::size_t kFewTokens = 8;  // prompts shorter than this are read token by token
 
@@ -74,23 +73,24 @@ class CudaSession final : public SessionBase {
     LATHE_ASSIGN(BoundPlan bound, BoundPlan::bind(plan_, memory_->addresses(), Alignment::kernel));
     bound_.emplace(std::move(bound));
     LATHE_ASSIGN(std::vector<PreparedStep> steps, prepared_steps(*device_, plan_, *bound_));
-    LATHE_TRY(describe(prefill));
+    LATHE_TRY(report_kernels(*device_, plan_, prefill ? &prefill->plan : nullptr, report_));
     LATHE_ASSIGN(chosen_, ChosenTokens::allocate(context(), plan_.options.context));
     LATHE_TRY(end_of_token_.load(*device_, memory_->addresses().control, chosen_.address(),
                                  plan_.options.context));
     steps.push_back({&end_of_token_.kernel(), end_of_token_.parameters()});
-    LATHE_ASSIGN(executor_, make_executor(std::move(steps)));
+    LATHE_TRY(make_executor(std::move(steps), options));
     if (prefill) {
       report_.chunk = plan_.options.chunk;
       report_.scratch_bytes += prefill->plan.arena_bytes;
       LATHE_ASSIGN(prefill_, Prefill::open(*device_, std::move(*prefill), memory_->addresses(),
                                            kind_, stream_));
     }
-    LATHE_ASSIGN(host_control_, allocate_pinned(context(), sizeof(ControlBlock), "control block"));
-    LATHE_ASSIGN(host_logits_, allocate_pinned(context(), plan_.logits.bytes, "logits"));
-    LATHE_ASSIGN(const int writes_values,
-                 context().attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS));
-    writes_values_ = writes_values != 0;
+    LATHE_ASSIGN(host_sampled_, allocate_pinned(context(), sizeof(std::int32_t), "chosen token"));
+    LATHE_ASSIGN(host_hidden_, allocate_pinned(context(), plan_.hidden.bytes, "hidden state"));
+    if (plan_.logits.bytes > 0) {
+      LATHE_ASSIGN(host_logits_, allocate_pinned(context(), plan_.logits.bytes, "logits"));
+    }
+    LATHE_ASSIGN(control_, ControlWriter::make(context(), memory_->addresses().control, stream_));
     LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
     report_notes(*device_, plan_, report_);
     return {};
@@ -101,10 +101,17 @@ class CudaSession final : public SessionBase {
     const TraceRange range("step");
     LATHE_ASSIGN(ContextScope scope, context().enter());
     LATHE_TRY(check_not_capturing("a step whose token the host gives"));
-    LATHE_TRY(write_control(token));
-    LATHE_TRY(executor_->launch(stream_, 1));
-    note_step(token);
-    return {};
+    return decode(token);
+  }
+
+  Result<void> take_hidden(std::span<const float> state, std::int32_t token) override {
+    const TraceRange range("step");
+    LATHE_ASSIGN(ContextScope scope, context().enter());
+    LATHE_TRY(check_not_capturing("a step whose hidden state the host gives"));
+    // From pageable memory: the driver takes the bytes before it returns.
+    LATHE_DRIVER_CALL(driver(), cuMemcpyHtoDAsync, in_arena(plan_.input), state.data(),
+                      state.size_bytes(), stream_);
+    return decode(token);
   }
 
   // What is launched for a chunk costs as much as several tokens, however few it has.
@@ -123,6 +130,7 @@ class CudaSession final : public SessionBase {
   Result<int> generate_until(std::int32_t token, std::span<std::int32_t> tokens,
                              std::span<const std::int32_t> stops,
                              const std::function<void(std::int32_t)>& each) override {
+    LATHE_TRY(check_runs());
     LATHE_TRY(check_stops(stops));
     if (tokens.empty()) return 0;
     LATHE_TRY(check_step(token, std::int64_t(tokens.size())));
@@ -130,7 +138,7 @@ class CudaSession final : public SessionBase {
     LATHE_ASSIGN(ContextScope scope, context().enter());
     LATHE_TRY(check_not_capturing("a run of tokens, for which the host waits,"));
     LATHE_TRY(write_control(token));
-    LATHE_TRY(write_stops(stops));
+    LATHE_TRY(control_.write_stops(stops));
     const std::span history = chosen_.from(length_).first(tokens.size());
     // Earlier steps, since rolled back, may still be about to write there.
     if (each) LATHE_TRY(wait());
@@ -155,12 +163,14 @@ class CudaSession final : public SessionBase {
   }
 
   Result<void> record_step() override {
+    LATHE_TRY(check_runs());
     LATHE_ASSIGN(ContextScope scope, context().enter());
     LATHE_TRY(check_stream_capturing(driver(), stream_));
     return executor_->record(stream_);
   }
 
   Result<void> begin_replays(std::int32_t token) override {
+    LATHE_TRY(check_runs());
     LATHE_TRY(check_step(token));
     LATHE_ASSIGN(ContextScope scope, context().enter());
     LATHE_TRY(check_not_capturing("the beginning of replays"));
@@ -191,16 +201,17 @@ class CudaSession final : public SessionBase {
   }
 
   Result<std::int32_t> sampled() override {
-    LATHE_TRY(check_stepped());
+    LATHE_TRY(check_chosen());
     if (ended_early_) return last_;
-    LATHE_TRY(fetch(host_control_.get(), memory_->addresses().control, sizeof(ControlBlock)));
-    return static_cast<const ControlBlock*>(host_control_.get())->sampled;
+    LATHE_TRY(fetch(host_sampled_.get(),
+                    memory_->addresses().control + offsetof(ControlBlock, sampled),
+                    sizeof(std::int32_t)));
+    return *static_cast<const std::int32_t*>(host_sampled_.get());
   }
 
   Result<std::span<const float>> logits() override {
     LATHE_TRY(check_logits());
-    const std::uint64_t from = memory_->addresses().scratch + std::uint64_t(plan_.logits.offset);
-    LATHE_TRY(fetch(host_logits_.get(), from, plan_.logits.bytes));
+    LATHE_TRY(fetch(host_logits_.get(), in_arena(plan_.logits), plan_.logits.bytes));
     return std::span(static_cast<const float*>(host_logits_.get()), std::size_t(plan_.spec.vocab));
   }
 
@@ -235,60 +246,60 @@ class CudaSession final : public SessionBase {
     return wait_for_stream(context(), stream_, limit_, chosen_.all(), what, late);
   }
 
-  // The value is part of the stream's command, so steps that have not run yet keep theirs however
-  // many there are. Without that command, a copy from pageable memory does the same: the driver
-  // takes the bytes before it returns.
+  CUdeviceptr in_arena(const Operand& operand) const {
+    return memory_->addresses().scratch + CUdeviceptr(operand.offset);
+  }
+
   Result<void> write_control(std::int32_t token) {
     // Replays that ran and were not taken have left their tokens as recent ones.
     if (replays_.position >= 0) LATHE_TRY(write_recent(length_));
-    const CUdeviceptr control = memory_->addresses().control;
-    const std::uint64_t value =
-        std::uint64_t(std::uint32_t(token)) | std::uint64_t(std::uint32_t(length_)) << 32;
-    if (writes_values_) {
-      LATHE_DRIVER_CALL(driver(), cuStreamWriteValue64, stream_, control, value,
-                        CU_STREAM_WRITE_VALUE_DEFAULT);
-    } else {
-      LATHE_DRIVER_CALL(driver(), cuMemcpyHtoDAsync, control, &value, sizeof value, stream_);
-    }
+    return control_.write_token(token, length_);
+  }
+
+  Result<void> decode(std::int32_t token) {
+    LATHE_TRY(write_control(token));
+    LATHE_TRY(executor_->launch(stream_, 1));
+    note_step(token);
     return {};
   }
 
-  // Only when they are others than before.
-  Result<void> write_stops(std::span<const std::int32_t> stops) {
-    StopTokens wanted;
-    wanted.count = int(stops.size());
-    std::ranges::copy(stops, wanted.ids);
-    if (wanted == stops_) return {};
-    LATHE_DRIVER_CALL(driver(), cuMemcpyHtoDAsync,
-                      memory_->addresses().control + offsetof(ControlBlock, stops), &wanted,
-                      sizeof wanted, stream_);
-    stops_ = wanted;
-    return {};
-  }
-
-  // From pageable memory: see write_control().
   Result<void> write_sampling(const SamplingState& state, std::size_t offset,
                               std::size_t bytes) override {
     LATHE_ASSIGN(ContextScope scope, context().enter());
     LATHE_TRY(check_not_capturing("the writing of the sampling state"));
-    const CUdeviceptr to =
-        memory_->addresses().control + offsetof(ControlBlock, sampling) + CUdeviceptr(offset);
-    const auto* from = reinterpret_cast<const std::byte*>(&state) + offset;
     const bool rules = offset == 0;  // and not the recent tokens
     if (!rules) replays_ = {};       // the text is another one
     if (rules) executor_->set_greedy(state.temperature == 0 && state.repeat_penalty == 1);
-    LATHE_DRIVER_CALL(driver(), cuMemcpyHtoDAsync, to, from, bytes, stream_);
-    return {};
+    return control_.write_sampling(state, offset, bytes);
   }
 
   // Into the place that logits() has it in, whose other values stay.
   Result<void> fetch_logits(int first, std::span<float> to) override {
-    const CUdeviceptr from = memory_->addresses().scratch + CUdeviceptr(plan_.logits.offset) +
-                             CUdeviceptr(first) * sizeof(float);
+    const CUdeviceptr from = in_arena(plan_.logits) + CUdeviceptr(first) * sizeof(float);
     float* at = static_cast<float*>(host_logits_.get()) + first;
     LATHE_TRY(fetch(at, from, std::int64_t(to.size_bytes())));
     std::copy_n(at, to.size(), to.begin());
     return {};
+  }
+
+  Result<void> fetch_hidden(std::span<float> to) override {
+    LATHE_TRY(fetch(host_hidden_.get(), in_arena(plan_.hidden), plan_.hidden.bytes));
+    std::copy_n(static_cast<const float*>(host_hidden_.get()), to.size(), to.begin());
+    return {};
+  }
+
+  Result<std::vector<double>> fetch_times() override {
+    LATHE_ASSIGN(ContextScope scope, context().enter());
+    LATHE_TRY(check_not_capturing("the reading of a clock"));
+    LATHE_TRY(wait());
+    return executor_->times();
+  }
+
+  Result<std::vector<double>> time_round_trips(int times) override {
+    LATHE_ASSIGN(ContextScope scope, context().enter());
+    LATHE_TRY(check_not_capturing("the measuring of a round trip"));
+    LATHE_TRY(wait());
+    return lathe::time_round_trips(context(), stream_, times);
   }
 
   const Addresses& addresses() const override { return memory_->addresses(); }
@@ -310,39 +321,17 @@ class CudaSession final : public SessionBase {
     return executor_->check();
   }
 
-  // The faster of mega and graph wherever both ran (docs/performance.md) was mega.
-  Result<std::unique_ptr<Executor>> make_executor(std::vector<PreparedStep> steps) {
-    if (kind_ == ExecutorKind::automatic && plan_.options.fusion != Fusion::full)
-      take(ExecutorKind::graph);
-    if (kind_ == ExecutorKind::mega || kind_ == ExecutorKind::automatic) {
-      const auto tail = std::ranges::find_if(steps, [](const PreparedStep& s) {
-        return s.kernel->info.key.type == KernelType::top_k;
-      });
-      auto mega = mega_executor(*device_, plan_, *bound_, memory_->addresses(), chosen_.address(),
-                                {tail, steps.end()}, stream_);
-      if (mega || kind_ == ExecutorKind::mega || !another_executor_may_do(mega.error())) {
-        take(ExecutorKind::mega);
-        return mega;
-      }
-      report_.notes.push_back("the graph executor: " + mega.error().message);
-      take(ExecutorKind::graph);
-    }
-    if (kind_ == ExecutorKind::eager) return eager_executor(context(), std::move(steps));
-    std::vector<std::vector<int>> dependencies = step_dependencies(plan_);
-    dependencies.push_back(unawaited(dependencies));  // of the step that ends the token
-    return graph_executor(context(), steps, dependencies, stream_);
-  }
-  void take(ExecutorKind kind) {
-    kind_ = kind;
-    report_.executor = executor_name(kind);
-  }
-
-  Result<void> describe(const std::optional<PrefillPlan>& prefill) {
-    report_.device = device_->description();
-    report_.assembler = device_->assembler();
-    std::vector<KernelKey> keys = plan_.distinct_keys();
-    if (prefill) std::ranges::copy(prefill->plan.distinct_keys(), std::back_inserter(keys));
-    LATHE_ASSIGN(report_.routes, device_->routes_of(keys));
+  Result<void> make_executor(std::vector<PreparedStep> steps, const SessionOptions& options) {
+    report_.launches = int(steps.size());
+    LATHE_ASSIGN(SessionExecutor made,
+                 session_executor(*device_, plan_, *bound_, memory_->addresses(), chosen_.address(),
+                                  std::move(steps), options, stream_));
+    executor_ = std::move(made.executor);
+    kind_ = made.kind;
+    report_.executor = executor_name(kind_);
+    report_.submissions = made.submissions;
+    report_traffic(plan_, report_);
+    if (!made.note.empty()) report_.notes.push_back(made.note);
     return {};
   }
 
@@ -358,12 +347,12 @@ class CudaSession final : public SessionBase {
   ChosenTokens chosen_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Prefill> prefill_;  // null: prompts are read token by token
-  PinnedBuffer host_control_;
+  ControlWriter control_;
+  PinnedBuffer host_sampled_;
+  PinnedBuffer host_hidden_;
   PinnedBuffer host_logits_;
-  StopTokens stops_;       // those that the device knows
   std::int32_t last_ = 0;  // the token of the last run, where it ended early
   Replays replays_;
-  bool writes_values_ = false;
   double read_rate_ = 0;
 };
 
@@ -384,6 +373,7 @@ Result<std::unique_ptr<Session>> open_cuda_session(std::shared_ptr<const GgufFil
   auto session = std::make_unique<CudaSession>(std::move(file), std::move(plan), options.executor,
                                                std::move(device), wait_limit_of(options));
   LATHE_TRY(session->prepare(options));
+  LATHE_TRY(session->hold_to_oracles(options));
   return std::unique_ptr<Session>(std::move(session));
 }
 

@@ -30,6 +30,9 @@ class Executor {
   virtual Result<void> check() { return {}; }
   // What one token's launches are, for an error.
   virtual std::string text() const = 0;
+  // Microseconds that each launch of the last token took by the device's clock, or none where they
+  // are not kept. After the stream has been waited for.
+  virtual Result<std::vector<double>> times() { return std::vector<double>(); }
   // False: the next token is drawn, by the plan's kernels for it, and not the likeliest.
   virtual void set_greedy(bool) {}
 };
@@ -39,8 +42,11 @@ std::vector<int> unawaited(const std::vector<std::vector<int>>& dependencies);
 
 // One launch per step. The steps' parameters must outlive the executor.
 std::unique_ptr<Executor> eager_executor(const Context& context, std::vector<PreparedStep> steps);
-// One persistent kernel for all steps but those that draw a token; `tail` are the launches that
-// draw one and end it.
+// The same, with a look at the device's clock after each.
+Result<std::unique_ptr<Executor>> timed_executor(const Context& context,
+                                                 std::vector<PreparedStep> steps);
+// One persistent kernel for the steps up to the last matrix-vector product; `tail` are the launches
+// after it, which draw a token and end it.
 Result<std::unique_ptr<Executor>> mega_executor(DeviceImpl& device, const Plan& plan,
                                                 BoundPlan& bound, const Addresses& addresses,
                                                 CUdeviceptr history, std::vector<PreparedStep> tail,
@@ -52,6 +58,17 @@ Result<std::vector<PreparedStep>> prepared_steps(DeviceImpl& device, const Plan&
 Result<std::unique_ptr<Executor>> plan_executor(DeviceImpl& device, const Plan& plan,
                                                 BoundPlan& bound, ExecutorKind kind,
                                                 CUstream stream);
+struct SessionExecutor {
+  std::unique_ptr<Executor> executor;
+  ExecutorKind kind = ExecutorKind::graph;  // which it is, where that was left open
+  int submissions = 0;                      // calls of the driver for a token, the likeliest
+  std::string note;                         // why it is another than it might have been, if it is
+};
+// `steps` are the plan's and the one that ends a token.
+Result<SessionExecutor> session_executor(DeviceImpl& device, const Plan& plan, BoundPlan& bound,
+                                         const Addresses& addresses, CUdeviceptr history,
+                                         std::vector<PreparedStep> steps,
+                                         const SessionOptions& options, CUstream stream);
 // The same launches recorded once, replayed as one. dependencies[i] are the steps that step i waits
 // for (step_dependencies); steps that need not wait for each other run at the same time.
 Result<std::unique_ptr<Executor>> graph_executor(const Context& context,

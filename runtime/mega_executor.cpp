@@ -175,18 +175,17 @@ class MegaExecutor final : public Executor {
   Result<void> prepare(const Plan& plan, BoundPlan& bound, const Addresses& addresses,
                        CUdeviceptr history, std::vector<PreparedStep> tail, CUstream stream) {
     tail_ = std::move(tail);
-    std::vector<KernelKey> keys;
-    for (const Step& step : plan.steps) {
-      if (step.key.type == KernelType::top_k) break;
-      keys.push_back(step.key);
-    }
+    std::vector<KernelKey> all;
+    for (const Step& step : plan.steps) all.push_back(step.key);
+    const std::span<const KernelKey> keys = persistent_steps(all);
     LATHE_ASSIGN(const Program program, make_program(keys));
+    has_logits_ = plan.logits.bytes > 0;
     LATHE_TRY(load(program));
     LATHE_TRY(check_all_at_once(program));
 
     Records records(program);
     for (std::size_t i = 0; i < keys.size(); ++i)
-      records.add(keys[i], bound.arguments(i), i + 1 == keys.size());
+      records.add(keys[i], bound.arguments(i), has_logits_ && i + 1 == keys.size());
     const std::vector<dev::StepRecord> steps = records.steps();
     const std::vector<dev::StreamEntry> entries = records.entries();
     const Context& context = device_.context();
@@ -225,7 +224,7 @@ class MegaExecutor final : public Executor {
   }
 
   Result<void> launch(CUstream stream, int tokens) override {
-    if (greedy_) return launch_kernel_of(stream, tokens, true);
+    if (greedy_ && has_logits_) return launch_kernel_of(stream, tokens, true);
     for (int i = 0; i < tokens; ++i) LATHE_TRY(launch_and_draw(stream));
     return {};
   }
@@ -305,6 +304,7 @@ class MegaExecutor final : public Executor {
   int tokens_ = 0;
   int chooses_ = 1;
   bool greedy_ = true;
+  bool has_logits_ = true;
 };
 
 }  // namespace

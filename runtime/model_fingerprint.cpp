@@ -30,6 +30,8 @@ std::uint64_t model_fingerprint(const GgufFile& file, const Plan& plan) {
   }
   for (const Table& table : plan.tables)
     mix(table.values.data(), table.values.size() * sizeof table.values[0]);
+  const std::int32_t layers[] = {plan.options.part.first_layer, plan.spec.layers};
+  mix(layers, sizeof layers);
   return digest;
 }
 

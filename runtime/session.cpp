@@ -24,6 +24,20 @@ constexpr std::array kExecutors = {
 // Of a run that can be cancelled: how many are decoded between two looks.
 constexpr std::size_t kTokensPerLook = 8;
 
+Result<void> check_options(const SessionOptions& options) {
+  if (options.time_steps && options.executor != ExecutorKind::eager &&
+      options.executor != ExecutorKind::cpu)
+    return Error{Code::invalid_argument,
+                 fmt::format("Steps are timed by the executors eager and cpu, not by {}.",
+                             executor_name(options.executor)),
+                 {}};
+  if (!(options.parity >= 0 && options.parity <= 1))
+    return Error{Code::invalid_argument,
+                 fmt::format("parity is {}; it must be 0, for none, to 1.", options.parity),
+                 {}};
+  return {};
+}
+
 }  // namespace
 
 const char* executor_name(ExecutorKind kind) {
@@ -49,14 +63,23 @@ SessionBase::SessionBase(std::shared_ptr<const GgufFile> file, Plan plan, Execut
       tokens_(static_cast<std::size_t>(plan_.options.context)) {
   report_.executor = executor_name(kind);
   report_sizes(plan_, report_);
+  report_pass(plan_, report_);
 }
 
 Result<void> SessionBase::check_step(std::int32_t token, std::int64_t count) const {
+  if (plan_.input.bytes > 0)
+    return Error{Code::invalid_argument,
+                 "This session's part of the model takes hidden states, not tokens.",
+                 {}};
   if (token < 0 || token >= plan_.spec.vocab) {
     return Error{Code::out_of_range,
                  fmt::format("Token {} is outside the vocabulary of {}.", token, plan_.spec.vocab),
                  {}};
   }
+  return check_room(count);
+}
+
+Result<void> SessionBase::check_room(std::int64_t count) const {
   if (length_ + count > plan_.options.context) {
     return Error{Code::out_of_range,
                  fmt::format("The context of {} positions has {}, and no room for {} more.",
@@ -104,8 +127,25 @@ Result<void> SessionBase::set_sampling(const Sampling& sampling) {
   return {};
 }
 
+Result<void> SessionBase::check_chooses() const {
+  if (plan_.logits.bytes > 0) return {};
+  return Error{Code::invalid_argument,
+               "This session's part of the model ends with a hidden state: no token is chosen.",
+               {}};
+}
+
+Result<void> SessionBase::check_runs() const {
+  LATHE_TRY(check_chooses());
+  return plan_.input.bytes > 0 ? check_step(0) : Result<void>();
+}
+
+Result<void> SessionBase::check_chosen() const {
+  LATHE_TRY(check_chooses());
+  return check_stepped();
+}
+
 Result<void> SessionBase::check_logits() const {
-  LATHE_TRY(check_stepped());
+  LATHE_TRY(check_chosen());
   if (!ended_early_) return {};
   return Error{Code::invalid_argument,
                "There are no logits: the last run of tokens ended at a stop token.",
@@ -200,6 +240,7 @@ Result<std::unique_ptr<Session>> open_session(std::shared_ptr<const GgufFile> fi
                                               const SessionOptions& options,
                                               const Platform& platform) {
   if (!file) return Error{Code::invalid_argument, "The model file is null.", {}};
+  LATHE_TRY(check_options(options));
   if (options.executor != ExecutorKind::cpu)
     return open_cuda_session(std::move(file), options, platform);
   if (options.device_weights)

@@ -20,7 +20,9 @@ class SessionBase : public Session {
   const Plan& plan() const final { return plan_; }
   const SessionReport& report() const final { return report_; }
   int length() const final { return length_; }
+  Result<void> step_hidden(std::span<const float> state, std::int32_t token) final;
   Result<void> feed(std::span<const std::int32_t> tokens) final;
+  Result<void> read_hidden(HiddenState which, std::span<float> to) final;
   Result<void> set_sampling(const Sampling& sampling) final;
   Result<void> rollback(int length) final;
   Result<void> read_logits(int first, std::span<float> to) final;
@@ -36,6 +38,10 @@ class SessionBase : public Session {
   Result<KvCapture> capture_kv(int positions, int most) final;
   Result<KvSnapshot> snapshot(int length) final;
   Result<void> restore(const KvSnapshot& snapshot) final;
+  Result<std::vector<double>> step_times() final;
+  Result<RoundTrip> submit_round_trip(int times) final;
+  // What SessionOptions::parity promises, for a session that has just been opened.
+  Result<void> hold_to_oracles(const SessionOptions& options);
 
  protected:
   SessionBase(std::shared_ptr<const GgufFile> file, Plan plan, ExecutorKind kind);
@@ -43,6 +49,14 @@ class SessionBase : public Session {
   // Ok when `token` and what follows it, `count` in all, can be decoded now. Formats only on
   // failure.
   Result<void> check_step(std::int32_t token, std::int64_t count = 1) const;
+  // Ok when so many more positions have room.
+  Result<void> check_room(std::int64_t count) const;
+  // Ok when the plan has logits, of which a token is chosen.
+  Result<void> check_chooses() const;
+  // Ok when the plan goes from a token to a token: there can be runs.
+  Result<void> check_runs() const;
+  // Decodes a state that has been checked.
+  virtual Result<void> take_hidden(std::span<const float> state, std::int32_t token) = 0;
   // Brings as many of a prompt's tokens as it will into the KV cache, at most all but the last, and
   // says how many. They have been checked.
   virtual Result<int> read_ahead(std::span<const std::int32_t>) { return 0; }
@@ -59,6 +73,8 @@ class SessionBase : public Session {
   void note_decoded(std::int32_t first, std::span<const std::int32_t> chosen);
   // Ok when a step has run since the session was opened.
   Result<void> check_stepped() const;
+  // The same, and the plan chooses tokens.
+  Result<void> check_chosen() const;
   // The same, and its logits are still there.
   Result<void> check_logits() const;
   Result<void> check_stops(std::span<const std::int32_t> stops) const;
@@ -74,6 +90,13 @@ class SessionBase : public Session {
                                       std::size_t bytes) = 0;
   // Of the last step, which has logits; waits.
   virtual Result<void> fetch_logits(int first, std::span<float> to) = 0;
+  // Of the last step, Plan::hidden as it is there; waits.
+  virtual Result<void> fetch_hidden(std::span<float> to) = 0;
+  // Microseconds of the last token's steps, and of what ends it where that is a launch; none where
+  // they are not kept. Waits.
+  virtual Result<std::vector<double>> fetch_times() = 0;
+  // Each in microseconds; none where there is no GPU.
+  virtual Result<std::vector<double>> time_round_trips(int) { return std::vector<double>(); }
   virtual const Addresses& addresses() const = 0;
   virtual Result<void> move_kv(std::span<const KvCopy> copies, KvMove move) = 0;
 

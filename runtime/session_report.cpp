@@ -1,7 +1,50 @@
 // Owns what the reports of sessions and batches have in common.
 #include "runtime/session_report.h"
 
+#define XXH_INLINE_ALL
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+
 namespace lathe {
+namespace {
+
+// "132 blocks of 8 warps, 4 tiles ahead, attention in 16 splits", as far as the plan has them.
+std::string tuning_text(const Plan& plan) {
+  std::string text;
+  const auto add = [&](const std::string& part) {
+    if (text.find(part) == std::string::npos) text += (text.empty() ? "" : ", ") + part;
+  };
+  if (plan.options.fusion != Fusion::full) add("a kernel for each operation");
+  for (const Step& step : plan.steps) {
+    const KernelKey& key = step.key;
+    if (key.type == KernelType::matvec)
+      add(fmt::format("{} blocks of {} warps, {} tiles ahead", key.blocks, key.warps, key.stages));
+    if (key.type == KernelType::attend || key.type == KernelType::attention)
+      add(fmt::format("attention in {} split{}", key.splits, key.splits == 1 ? "" : "s"));
+  }
+  return text;
+}
+
+std::uint64_t plan_digest(const Plan& plan) {
+  std::uint64_t digest = 0;
+  const auto mix = [&](const void* data, std::size_t bytes) {
+    digest = XXH3_64bits_withSeed(data, bytes, digest);
+  };
+  for (const Step& step : plan.steps) {
+    const std::string key = step.key.text();
+    mix(key.data(), key.size());
+    for (const Operand& operand : step.operands) {
+      const std::int64_t words[] = {std::int64_t(operand.place), operand.index, operand.offset,
+                                    operand.bytes};
+      mix(words, sizeof words);
+    }
+  }
+  return digest;
+}
+
+}  // namespace
 
 void report_sizes(const Plan& plan, SessionReport& report) {
   for (const WeightSlot& slot : plan.weights) report.weight_bytes += slot.bytes;
@@ -11,12 +54,35 @@ void report_sizes(const Plan& plan, SessionReport& report) {
   report.scratch_bytes = plan.arena_bytes;
 }
 
+void report_pass(const Plan& plan, SessionReport& report) {
+  report.context = plan.options.context;
+  report.tuning = tuning_text(plan);
+  report.graph_key = fmt::format("{:016x}", plan_digest(plan));
+}
+
+void report_traffic(const Plan& plan, SessionReport& report) {
+  report.bytes_to_device =
+      sizeof(ControlBlock::token) + sizeof(ControlBlock::position) + plan.input.bytes;
+  report.bytes_to_host =
+      plan.logits.bytes > 0 ? std::int64_t(sizeof(ControlBlock::sampled)) : plan.hidden.bytes;
+}
+
 void report_build(const DeviceImpl& device, const KernelCounts& before, double seconds,
                   SessionReport& report) {
   const KernelCounts after = device.counts();
   report.build_seconds = seconds;
   report.kernels_built = after.built - before.built;
   report.kernels_from_cache = after.from_disk - before.from_disk;
+}
+
+Result<void> report_kernels(DeviceImpl& device, const Plan& plan, const Plan* prefill,
+                            SessionReport& report) {
+  report.device = device.description();
+  report.assembler = device.assembler();
+  std::vector<KernelKey> keys = plan.distinct_keys();
+  if (prefill) std::ranges::copy(prefill->distinct_keys(), std::back_inserter(keys));
+  LATHE_ASSIGN(report.routes, device.routes_of(keys));
+  return {};
 }
 
 void report_notes(const DeviceImpl& device, const Plan& plan, SessionReport& report) {

@@ -8,9 +8,16 @@ namespace lathe {
 
 // Bytes of weights with their tables, of the KV cache and of the arena.
 void report_sizes(const Plan& plan, SessionReport& report);
+// What a pass is made of: context, tuning, the key of its graph.
+void report_pass(const Plan& plan, SessionReport& report);
+// What a token of a session on a GPU brings to the device and back.
+void report_traffic(const Plan& plan, SessionReport& report);
 // What has been built since `before`, in so many seconds.
 void report_build(const DeviceImpl& device, const KernelCounts& before, double seconds,
                   SessionReport& report);
+// The device, and how its kernels for these plans were made. `prefill`: null where there is none.
+Result<void> report_kernels(DeviceImpl& device, const Plan& plan, const Plan* prefill,
+                            SessionReport& report);
 // At the end of opening: the device's cache and notes, and the plan's notes, before those there
 // are.
 void report_notes(const DeviceImpl& device, const Plan& plan, SessionReport& report);

@@ -44,6 +44,7 @@ Result<int> SessionBase::generate_constrained(std::int32_t token, std::span<std:
   if (!constraint)
     return Error{
         Code::invalid_argument, "There is no function that says which tokens are allowed.", {}};
+  LATHE_TRY(check_runs());
   LATHE_TRY(check_stops(stops));
   if (tokens.empty()) return 0;
   LATHE_TRY(check_step(token, std::int64_t(tokens.size())));

@@ -105,11 +105,8 @@ Result<Program> program_of_model(const std::string& path, PlanOptions options) {
   LATHE_ASSIGN(const std::shared_ptr<const GgufFile> file, GgufFile::open(path));
   LATHE_ASSIGN(const Plan plan, build_plan(*file, options));
   std::vector<KernelKey> keys;
-  for (const Step& step : plan.steps) {
-    if (step.key.type == KernelType::top_k) break;
-    keys.push_back(step.key);
-  }
-  return make_program(keys);
+  for (const Step& step : plan.steps) keys.push_back(step.key);
+  return make_program(persistent_steps(keys));
 }
 
 }  // namespace lathe::dump_ptx

@@ -7,6 +7,7 @@
 #include "lathe/c/dense.h"     // products of many vectors with dense weights
 #include "lathe/c/engine.h"    // model files and sessions
 #include "lathe/c/kernel.h"    // single kernels: keys, PTX, devices, launches
+#include "lathe/c/pass.h"      // parts of a model, hidden states, times of steps
 #include "lathe/c/services.h"  // keys and values, snapshots, likeliest and allowed tokens
 
 #endif  // LATHE_LATHE_H

@@ -262,6 +262,31 @@ class Session : public Handle<lathe_session, lathe_session_close> {
     return result_of(lathe_session_set_sampling(get(), &sampling));
   }
 
+  // Of a session whose part takes hidden states.
+  Result<void> step_hidden(std::span<const float> state, std::int32_t token = -1) {
+    return result_of(lathe_session_step_hidden(get(), state.data(), count(state.size()), token));
+  }
+  // `which`: LATHE_HIDDEN_...
+  Result<void> read_hidden(std::int32_t which, std::span<float> to) {
+    return result_of(lathe_session_read_hidden(get(), which, to.data(), count(to.size())));
+  }
+  Result<std::vector<lathe_step_time>> step_times() {
+    std::int32_t steps = 0;
+    if (lathe_session_get_step_times(get(), nullptr, 0, &steps) != LATHE_OK) return last_error();
+    std::vector<lathe_step_time> times(static_cast<std::size_t>(steps));
+    const lathe_status status = lathe_session_get_step_times(get(), times.data(), steps, &steps);
+    return result_of(status, std::move(times));
+  }
+  struct RoundTrip {
+    double least = 0, median = 0;  // microseconds
+  };
+  Result<RoundTrip> submit_round_trip(std::int32_t times) {
+    RoundTrip trip;
+    const lathe_status status =
+        lathe_session_submit_round_trip(get(), times, &trip.least, &trip.median);
+    return result_of(status, trip);
+  }
+
   Result<void> read_kv(const lathe_kv_range& range, std::span<float> values) {
     return result_of(lathe_session_read_kv(get(), &range, values.data(), std::ssize(values)));
   }

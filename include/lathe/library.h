@@ -17,6 +17,7 @@
 #include "lathe/plan/gguf.h"
 #include "lathe/plan/model_report.h"
 #include "lathe/plan/model_spec.h"
+#include "lathe/plan/part.h"
 #include "lathe/plan/plan.h"
 #include "lathe/runtime/batch.h"
 #include "lathe/runtime/cache.h"

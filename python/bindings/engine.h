@@ -24,6 +24,7 @@ enum class Executor : std::int32_t {};  // its numbers are the C header's
 enum class Fusion : std::int32_t {};
 enum class KvFormat : std::int32_t {};
 enum class KvPart : std::int32_t {};
+enum class Blocks : std::int32_t {};
 
 // A file, or bytes that stay as they are because Python's own are immutable.
 struct Model {
@@ -207,5 +208,8 @@ lathe_session_options session_options(const OpenOptions& given, Opening& opening
 // Sets of tokens, and snapshots.
 void bind_snapshots(nb::module_& module);
 void bind_services(nb::class_<Session>& session);
+// Parts of models, and what sessions of them do.
+void bind_part(nb::module_& module);
+void bind_parts(nb::class_<Session>& session);
 
 }  // namespace lathe::python

@@ -25,13 +25,16 @@ auto session_member() {
 void open_session(Session* self, const nb::handle& model, Executor executor, Fusion fusion,
                   KvFormat kv_format, int context, int attention_splits, int threads, int chunk,
                   int wait_limit_ms, const nb::object& device, std::uintptr_t stream,
-                  nb::object progress, nb::object cancel, Opening::Weights weights,
-                  const nb::object& owner) {
+                  const lathe_model_part* part, double parity, bool time_steps, nb::object progress,
+                  nb::object cancel, Opening::Weights weights, const nb::object& owner) {
   Opening opening(std::move(progress), std::move(cancel), std::move(weights));
-  const lathe_session_options options =
+  lathe_session_options options =
       session_options({executor, fusion, kv_format, context, attention_splits, threads, chunk,
                        wait_limit_ms, nb::cast<const Device*>(device), stream},
                       opening);
+  options.part = part;
+  options.parity = parity;
+  options.time_steps = time_steps ? 1 : 0;
   const Model& of = nb::cast<const Model&>(model);
   auto opened = unlocked([&] { return api::Session::open(of.handle, options); });
   opening.rethrow();
@@ -140,17 +143,19 @@ void set_sampling(Session& self, float temperature, int top_k, float top_p, floa
 
 void bind_sessions(nb::module_& module) {
   bind_snapshots(module);
+  bind_part(module);
   using Info = lathe_session_info;
   nb::class_<Session> session(module, "Session", "One sequence at batch 1, one thread at a time.");
   session
       .def(
           "__init__", &open_session, "model"_a, "executor"_a, "fusion"_a, "kv_format"_a,
           "context"_a, "attention_splits"_a, "threads"_a, "chunk"_a, "wait_limit_ms"_a,
-          "device"_a.none(), "stream"_a, "progress"_a.none(), "cancel"_a.none(), "weights"_a,
-          "owner"_a.none(),
+          "device"_a.none(), "stream"_a, "part"_a.none(), "parity"_a, "time_steps"_a,
+          "progress"_a.none(), "cancel"_a.none(), "weights"_a, "owner"_a.none(),
           nb::sig("def __init__(self, model: Model, executor: Executor, fusion: Fusion, kv_format: "
                   "KvFormat, context: int, attention_splits: int, threads: int, chunk: int, "
-                  "wait_limit_ms: int, device: Device | None, stream: int, progress: "
+                  "wait_limit_ms: int, device: Device | None, stream: int, part: Part | None, "
+                  "parity: float, time_steps: bool, progress: "
                   "collections.abc.Callable[[str, int, int], object] | None, cancel: "
                   "collections.abc.Callable[[], object] | None, weights: dict[str, tuple[int, "
                   "int]], owner: object) -> None"))
@@ -177,6 +182,13 @@ void bind_sessions(nb::module_& module) {
                    "Tokens of a prompt read at once; 0: one by one, and a note says why.")
       .def_prop_ro("kv_bytes", session_member<&Info::kv_bytes>())
       .def_prop_ro("scratch_bytes", session_member<&Info::scratch_bytes>())
+      .def_prop_ro("hidden_size", session_member<&Info::hidden>())
+      .def_prop_ro("submissions", session_member<&Info::submissions>())
+      .def_prop_ro("bytes_to_device", session_member<&Info::bytes_to_device>())
+      .def_prop_ro("bytes_to_host", session_member<&Info::bytes_to_host>())
+      .def_prop_ro("graph_key", session_member<&Info::graph_key>())
+      .def_prop_ro("tuning", session_member<&Info::tuning>())
+      .def_prop_ro("parity", session_member<&Info::parity>())
       .def_prop_ro("notes", &notes)
       .def(
           "step",
@@ -238,6 +250,7 @@ void bind_sessions(nb::module_& module) {
       .def("set_sampling", &set_sampling, "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a,
            "repeat_penalty"_a, "repeat_last"_a, "seed"_a);
   bind_services(session);
+  bind_parts(session);
 }
 
 }  // namespace lathe::python

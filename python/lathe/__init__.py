@@ -5,6 +5,7 @@ See docs/python.md. Kernels: Key, emit, Device. Models: Model, Session, Batch. F
 
 from lathe._lathe import (
     Access,
+    Blocks,
     CacheCounts,
     Element,
     Executor,
@@ -18,6 +19,7 @@ from lathe._lathe import (
     Model,
     ModelReport,
     Parameter,
+    Part,
     Ptx,
     Route,
     Snapshot,
@@ -36,6 +38,7 @@ __version__ = version()
 __all__ = [
     "Access",
     "Batch",
+    "Blocks",
     "CacheCounts",
     "Compilers",
     "Device",
@@ -54,6 +57,7 @@ __all__ = [
     "Model",
     "ModelReport",
     "Parameter",
+    "Part",
     "ProgressBar",
     "Ptx",
     "Route",

@@ -29,6 +29,7 @@ class Session(_lathe.Session):
                  attention_splits: int = 0, threads: int = 0, chunk: Optional[int] = None,
                  wait_limit: Optional[float] = None, device: Optional[Device] = None,
                  stream: Any = None, weights: Optional[Mapping[str, Any]] = None,
+                 part: Optional[_lathe.Part] = None, parity: float = 0.0, time_steps: bool = False,
                  progress: Progress = None, cancel: Optional[Cancel] = None):
         """Plans, builds, loads and uploads; waits for the end.
 
@@ -41,14 +42,19 @@ class Session(_lathe.Session):
         chunk: tokens of a prompt read at once, None is 512, 0 one by one. wait_limit: seconds that the
         GPU may choose no token before it counts as hung; None is LATHE_WAIT_LIMIT or five minutes.
         weights: by tensor, arrays on the device that have its bytes as the file does: nothing is
-        uploaded for them (docs/embedding.md)."""
+        uploaded for them (docs/embedding.md).
+
+        part: None is the whole model (docs/parts.md). parity: above 0 the least cosine of what comes
+        out of it and of the cpu executor for a few tokens; else it is refused. time_steps:
+        step_times() has times, of the executors EAGER and CPU."""
         handle = session_stream(stream)
         if device is None and executor != _lathe.Executor.CPU:
             device = Device(current_device())
         with progress_call(progress) as told:
             super().__init__(model, executor, fusion, kv_format, context, attention_splits, threads,
                              chunk_number(chunk), limit_milliseconds(wait_limit), device, handle,
-                             told, cancel, addresses_of(weights, device), weights)
+                             part, parity, time_steps, told, cancel,
+                             addresses_of(weights, device), weights)
 
     def __enter__(self) -> "Session":
         return self

@@ -92,6 +92,7 @@ struct SessionObject {
   static constexpr const char* noun = "session";
   std::unique_ptr<Session> session;
   int launches = 0;
+  std::vector<std::string> kernels;  // the plan's keys as texts, once they were asked for
 };
 
 struct BatchObject {

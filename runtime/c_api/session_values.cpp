@@ -33,6 +33,32 @@ Result<Fusion> fusion_of(std::int32_t number) {
   return unknown_number("fusion", number);
 }
 
+// What a number of two says.
+template <typename T>
+Result<T> either(const char* what, std::int32_t number, T zero, T one) {
+  if (number != 0 && number != 1) return unknown_number(what, number);
+  return number == 0 ? zero : one;
+}
+
+Result<ModelPart> part_of(const lathe_model_part* given) {
+  ModelPart part;
+  if (!given) return part;
+  LATHE_ASSIGN(const lathe_model_part wanted, read_optional_struct(given, "lathe_model_part"));
+  part.first_layer = wanted.first_layer;
+  part.layers = wanted.layers;
+  LATHE_ASSIGN(part.input, either("input", wanted.input, PartInput::token, PartInput::hidden));
+  LATHE_ASSIGN(part.output,
+               either("output", wanted.output, PartOutput::logits, PartOutput::hidden));
+  if (wanted.blocks == LATHE_BLOCKS_ATTENTION)
+    part.blocks = PartBlocks::attention;
+  else if (wanted.blocks == LATHE_BLOCKS_FFN)
+    part.blocks = PartBlocks::ffn;
+  else if (wanted.blocks != LATHE_BLOCKS_BOTH)
+    return unknown_number("blocks", wanted.blocks);
+  LATHE_ASSIGN(part.residual, either("no_residual", wanted.no_residual, true, false));
+  return part;
+}
+
 DeviceWeights device_weights_of(lathe_device_weights weights, void* user) {
   if (!weights) return {};
   return [=](std::string_view tensor, Layout layout, std::int64_t bytes) {
@@ -75,6 +101,9 @@ Result<SessionOptions> session_options_of(const lathe_session_options& given) {
   }
   options.stream = given.stream;
   options.device_weights = device_weights_of(given.weights, given.weights_user);
+  LATHE_ASSIGN(options.plan.part, part_of(given.part));
+  options.parity = given.parity;
+  LATHE_ASSIGN(options.time_steps, either("time_steps", given.time_steps, false, true));
   options.progress = progress_of(given.progress, given.progress_user);
   options.cancelled = cancelled_of(given.cancel, given.cancel_user);
   return options;
@@ -113,7 +142,14 @@ lathe_session_info session_info_of(const SessionReport& report, const Plan& plan
           .layers = plan.spec.layers,
           .kv_heads = plan.spec.kv_heads,
           .head_dim = plan.spec.head_dim,
-          .borrowed_bytes = report.borrowed_bytes};
+          .borrowed_bytes = report.borrowed_bytes,
+          .hidden = plan.spec.hidden,
+          .submissions = report.submissions,
+          .bytes_to_device = report.bytes_to_device,
+          .bytes_to_host = report.bytes_to_host,
+          .graph_key = report.graph_key.c_str(),
+          .tuning = report.tuning.c_str(),
+          .parity = report.parity};
 }
 
 Result<const char*> note_of(const SessionReport& report, std::int32_t index) {

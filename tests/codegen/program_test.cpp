@@ -96,6 +96,19 @@ TEST(Program, OtherStepsAreRefusedWithAReason) {
   std::vector<KernelKey> with_norm = steps;
   with_norm.push_back(*parse_key("rms_norm.f32.k64.n1.w4"));
   EXPECT_NE(refusal(with_norm).find("rms_norm"), std::string::npos);
+  // A value for each thread, once.
+  std::vector<KernelKey> wide = steps;
+  wide[0] = *parse_key("embed.f32.k1048576.n1");
+  EXPECT_NE(refusal(wide).find("fewer threads than the embedding"), std::string::npos);
+}
+
+TEST(Program, TakesTheStepsUpToTheLastMatrix) {
+  std::vector<KernelKey> steps = steps_of(fusible(testing::tiny_llama()), Format::f16);
+  const std::size_t count = steps.size();
+  EXPECT_EQ(persistent_steps(steps).size(), count);
+  steps.push_back(*parse_key("rms_norm.f32.k64.n1.w4"));
+  EXPECT_EQ(persistent_steps(steps).size(), count);
+  EXPECT_TRUE(persistent_steps(std::span(steps).first(1)).empty());
 }
 
 TEST(Program, TargetsWithoutBulkCopiesAreRefused) {

@@ -104,6 +104,22 @@ LATHE_API lathe_status lathe_model_get_report(const lathe_model* model, int32_t 
 LATHE_API lathe_status lathe_model_convert(const lathe_model* model, const char* path,
                                            lathe_progress progress, void* user);
 
+enum { LATHE_INPUT_TOKEN = 0, LATHE_INPUT_HIDDEN = 1 };
+enum { LATHE_OUTPUT_LOGITS = 0, LATHE_OUTPUT_HIDDEN = 1 };
+enum { LATHE_BLOCKS_BOTH = 0, LATHE_BLOCKS_ATTENTION = 1, LATHE_BLOCKS_FFN = 2 };
+
+// All 0: the whole model. A part that begins behind layer 0 takes hidden states; blocks of one kind
+// are of one layer, from hidden to hidden. docs/parts.md.
+typedef struct lathe_model_part {
+  size_t struct_size;
+  int32_t first_layer;
+  int32_t layers;       // from first_layer on; 0: all that there are
+  int32_t input;        // LATHE_INPUT_...: what a step takes (lathe_session_step_hidden)
+  int32_t output;       // LATHE_OUTPUT_...
+  int32_t blocks;       // LATHE_BLOCKS_...
+  int32_t no_residual;  // 1: what blocks of one kind add to the stream, without the stream
+} lathe_model_part;
+
 // Where a weight lies on the device already. Asked for each that the session reads, on the thread
 // that opens it, before that returns. Returns the address, in the session's context, of the
 // tensor's `bytes`: as the file has them (LATHE_ELEMENT_BLOCKS), aligned to 16 bytes, or as the
@@ -135,6 +151,12 @@ typedef struct lathe_session_options {
   // nowhere is uploaded from the file. LATHE_INVALID_ARGUMENT with the cpu executor.
   lathe_device_weights weights;
   void* weights_user;
+  const lathe_model_part* part;  // NULL: the whole model
+  double parity;  // above 0: the least cosine, up to 1, of what the session and the cpu executor
+                  // compute of a few tokens when it opens; else LATHE_INTERNAL. Takes the CPU a
+                  // pass of the whole model for each
+  int32_t time_steps;  // 1: lathe_session_get_step_times has the steps' times; eager and cpu only
+  int32_t reserved;    // 0
 } lathe_session_options;
 
 typedef struct lathe_session_info {
@@ -158,7 +180,14 @@ typedef struct lathe_session_info {
   int32_t layers;  // of the KV cache, each with kv_heads x head_dim numbers a position
   int32_t kv_heads;
   int32_t head_dim;
-  int64_t borrowed_bytes;  // of weight_bytes, read where lathe_session_options::weights has them
+  int64_t borrowed_bytes;   // of weight_bytes, read where lathe_session_options::weights has them
+  int32_t hidden;           // values of a hidden state
+  int32_t submissions;      // calls of the driver that launch a token; 0 without a GPU
+  int64_t bytes_to_device;  // of lathe_session_step
+  int64_t bytes_to_host;    // of lathe_session_get_sampled; without logits, of a hidden state
+  const char* graph_key;    // the same for plans that record the same graph
+  const char* tuning;       // "132 blocks of 8 warps, 4 tiles ahead, attention in 16 splits"
+  double parity;            // the cosine, where lathe_session_options::parity asked for it
 } lathe_session_info;
 
 // Plans, builds, loads and uploads; waits for the end. options may be NULL. Needs the model's

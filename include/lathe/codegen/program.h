@@ -2,6 +2,7 @@
 // decodes whole tokens.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,10 @@ struct Program {
   std::string text() const;
   Geometry geometry() const;
 };
+
+// The steps of a plan that a persistent kernel takes: those up to the last matrix-vector product.
+// What follows them is launched after it.
+std::span<const KernelKey> persistent_steps(std::span<const KernelKey> steps);
 
 // The program of these steps' keys, in order: embed, then matvec and attend, as Fusion::full makes
 // them. Code::not_eligible, with the reason, when they do not fit one kernel.

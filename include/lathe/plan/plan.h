@@ -12,6 +12,7 @@
 #include "lathe/codegen/sampling.h"
 #include "lathe/plan/gguf.h"
 #include "lathe/plan/model_spec.h"
+#include "lathe/plan/part.h"
 
 namespace lathe {
 
@@ -109,8 +110,9 @@ struct PlanOptions {
   // has one, a batch several.
   int sequences = 1;
   // Tokens of a prompt that a GPU session with Fusion::full reads at once, 1 to 8192; 0 = none, a
-  // prompt is read token by token.
+  // prompt is read token by token, as it is by a part of a model.
   int chunk = 512;
+  ModelPart part = {};
 };
 
 // Exact per-token figures, except those of attention, which are per position it sees. Operands in
@@ -127,7 +129,7 @@ struct PlanCounts {
 };
 
 struct Plan {
-  ModelSpec spec;
+  ModelSpec spec;  // of the part: its layers are those of options.part
   PlanOptions options;
   std::vector<Step> steps;
   std::vector<WeightSlot> weights;
@@ -135,7 +137,13 @@ struct Plan {
   std::vector<std::string> notes;  // why a choice left to the plan fell as it did
   std::int64_t arena_bytes = 0;
   std::int64_t counter_bytes = 0;
-  Operand logits;  // vocab f32 values in the arena, valid after the last step
+  // In the arena, each without bytes where there is none. A part that takes hidden states has them
+  // written to `input`, hidden f32 values, before the first step. After the last step there are
+  // vocab f32 logits, and the residual stream before the output norm, hidden f32 values.
+  Operand input;
+  Operand logits;
+  Operand hidden;
+  bool whole = true;  // from a token to logits, with all layers
 
   std::int64_t kv_bytes_per_layer() const;  // of K, and the same again of V
   // Bytes of K and V that attention reads in all layers when it sees `length` positions, windows

@@ -67,6 +67,12 @@ struct SessionOptions {
   // cpu.
   DeviceWeights device_weights = {};
   Progress progress = {};
+  // eager and cpu: the time of each step is kept, for Session::step_times().
+  bool time_steps = false;
+  // Above 0: the session is held to the oracles before it is handed out. It and the cpu executor
+  // take the same few tokens, and what comes out must have at least this cosine, up to 1; else
+  // Code::internal with both figures. Takes the CPU a pass of the whole model for each token.
+  double parity = 0;
   // Asked after each kernel and each weight while the session opens: true ends it, Code::cancelled.
   std::function<bool()> cancelled = {};
 };
@@ -87,7 +93,31 @@ struct SessionReport {
   std::int64_t kv_bytes = 0;
   std::int64_t scratch_bytes = 0;
   int chunk = 0;  // tokens of a prompt read at once; 0: they are read one by one
+  int context = 0;
+  // Of a token that step() decodes and sampled() reads: kernels, calls of the driver that launch
+  // them, bytes that go to the GPU and bytes that come back. 0 where there is no GPU. A part that
+  // ends with a hidden state brings that back.
+  int launches = 0;
+  int submissions = 0;
+  std::int64_t bytes_to_device = 0;
+  std::int64_t bytes_to_host = 0;
+  // 16 hexadecimal digits of the plan's kernels and where their operands are: plans with the same
+  // record the same graph.
+  std::string graph_key;
+  std::string tuning;  // "132 blocks of 8 warps, 4 tiles ahead, attention in 16 splits"
+  double parity = 0;   // the cosine, where SessionOptions::parity asked for it
   std::vector<std::string> notes;
+};
+
+enum class HiddenState : std::uint8_t {
+  stream,  // the residual stream after the last layer
+  normed,  // the same after the output norm: what the head multiplies
+};
+
+// Of a submission without work and the wait for its end, in microseconds.
+struct RoundTrip {
+  double least = 0;
+  double median = 0;
 };
 
 // One sequence at batch 1. Not thread-safe: one thread at a time; different sessions are
@@ -109,6 +139,11 @@ class Session {
   // Decodes one token at position length(). Asynchronous on a GPU. Errors before any launch:
   // out_of_range when the token is not in the vocabulary or the context is full.
   virtual Result<void> step(std::int32_t token) = 0;
+  // The same of a plan that takes hidden states (ModelPart::input), which step() and whatever else
+  // takes tokens refuses: `state` has as many values as the model's residual stream, and is free
+  // when this returns. `token`: what counts as recent in its place (Sampling::repeat_penalty); -1:
+  // nothing does.
+  virtual Result<void> step_hidden(std::span<const float> state, std::int32_t token = -1) = 0;
   // Takes the tokens of a prompt: all but the last in chunks, where the report has their size, then
   // the last one as step() does. All are checked before the first is launched. What chunks leave in
   // the KV cache differs from what steps leave by roundings of f16.
@@ -139,6 +174,10 @@ class Session {
   virtual Result<std::span<const float>> logits() = 0;
   // Waits for the last step. Its logits from id `first` on, as many as `to` has.
   virtual Result<void> read_logits(int first, std::span<float> to) = 0;
+  // Waits for the last step, or for the last token of a run that was not ended early. `to` has as
+  // many values as the residual stream. With mega a value's lowest bit is not its own. The host
+  // does the norm.
+  virtual Result<void> read_hidden(HiddenState which, std::span<float> to) = 0;
   // What sampled() would say if only these tokens were there, by the rules that hold now and the
   // step's own draw; -1: none of them can be chosen. Of the last step, where no rollback came after
   // it. The host chooses, from all logits: it waits, and takes longer than the device.
@@ -187,6 +226,13 @@ class Session {
   // or another text has taken the place of theirs. Replays have no logits() nor sampled() until all
   // that ran are taken.
   virtual Result<void> take_replays(std::span<std::int32_t> tokens);
+  // With SessionOptions::time_steps: waits, and returns the microseconds that each of plan().steps
+  // took in the last step, by the GPU's clock or the CPU's. Each is a launch of its own; one that
+  // is shorter than the host takes for a launch, some microseconds, counts for as much.
+  virtual Result<std::vector<double>> step_times() = 0;
+  // Submits nothing and waits for it, so many times, 1 to 100000, after the steps before. 0 for the
+  // cpu executor.
+  virtual Result<RoundTrip> submit_round_trip(int times) = 0;
   // Bytes per second that a plain read kernel reaches on this device; 0 for the cpu executor.
   // Measured on the first call, which takes about 0.1 s and some scratch memory.
   virtual Result<double> read_rate() = 0;

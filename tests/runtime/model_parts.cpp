@@ -1,0 +1,130 @@
+// Owns what sessions of parts of a model are held to: one after the other they are the whole model.
+#include "tests/runtime/model_parts.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "lathe/codegen/format.h"
+
+namespace lathe::testing {
+namespace {
+
+using Floats = std::vector<float>;
+
+constexpr std::int32_t kTokens[] = {3, 50, 7, 7, 21};
+
+constexpr ModelPart kFromHidden = {.input = PartInput::hidden};
+
+// From hidden to hidden.
+ModelPart block_of(int layer, PartBlocks blocks, bool residual = true) {
+  return {.first_layer = layer,
+          .layers = 1,
+          .input = PartInput::hidden,
+          .output = PartOutput::hidden,
+          .blocks = blocks,
+          .residual = residual};
+}
+
+double distance(std::span<const float> found, std::span<const float> expected) {
+  if (found.size() != expected.size()) return INFINITY;
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    difference += std::pow(double(found[i]) - expected[i], 2);
+    size += std::pow(double(expected[i]), 2);
+  }
+  const double relative = std::sqrt(difference / size);
+  return std::isnan(relative) ? INFINITY : relative;
+}
+
+Floats hidden(Session& session, HiddenState which = HiddenState::stream) {
+  Floats state(std::size_t(session.plan().spec.hidden), NAN);
+  const auto read = session.read_hidden(which, state);
+  EXPECT_TRUE(read) << read.error().text();
+  return state;
+}
+
+Floats logits(Session& session) {
+  const auto values = session.logits();
+  EXPECT_TRUE(values) << values.error().text();
+  return values ? Floats(values->begin(), values->end()) : Floats();
+}
+
+Floats after(Session& session, std::span<const float> state) {
+  const auto stepped = session.step_hidden(state);
+  EXPECT_TRUE(stepped) << stepped.error().text();
+  return hidden(session);
+}
+
+// The token's row, which the model's first layer reads.
+Floats embedding(const GgufFile& file, const ModelSpec& spec, std::int32_t token) {
+  const GgufTensor& table = *file.tensor("token_embd.weight");
+  const FormatRow& format = row(format_by_ggml_type(table.ggml_type).value());
+  Floats state(std::size_t(spec.hidden));
+  const std::int64_t bytes = row_bytes(format.format, spec.hidden);
+  format.unpack(file.data(table).data() + token * bytes, spec.hidden, state.data());
+  for (float& value : state) value *= spec.embedding_scale;
+  return state;
+}
+
+// The root of the mean square is 1 where the weights of the norm are: enough to tell that it is.
+void expect_normed(const Floats& stream, const Floats& normed) {
+  EXPECT_GT(distance(normed, stream), 1e-3);
+}
+
+}  // namespace
+
+void expect_parts_make_the_whole(const OpenPart& open, const GgufFile& file, double bound) {
+  const auto whole = open({}), from_hidden = open(kFromHidden), early = open({.layers = 1});
+  const auto first = open({.layers = 1, .output = PartOutput::hidden});
+  const auto rest = open({.first_layer = 1, .input = PartInput::hidden});
+  const auto attention = open(block_of(0, PartBlocks::attention));
+  const auto ffn = open(block_of(0, PartBlocks::ffn));
+  const auto attention_alone = open(block_of(0, PartBlocks::attention, false));
+  const auto ffn_alone = open(block_of(0, PartBlocks::ffn, false));
+  for (const auto* session : {&whole, &from_hidden, &early, &first, &rest, &attention, &ffn,
+                              &attention_alone, &ffn_alone})
+    ASSERT_TRUE(*session);
+  const ModelSpec& spec = whole->plan().spec;
+  for (const std::int32_t token : kTokens) {
+    SCOPED_TRACE("position " + std::to_string(whole->length()));
+    const Floats embedded = embedding(file, spec, token);
+    ASSERT_TRUE(whole->step(token) && first->step(token) && early->step(token));
+    ASSERT_TRUE(from_hidden->step_hidden(embedded, token));
+    const Floats expected = logits(*whole);
+    EXPECT_LE(distance(logits(*from_hidden), expected), bound);
+    EXPECT_EQ(from_hidden->sampled().value(), whole->sampled().value());
+
+    const Floats between = hidden(*first);
+    EXPECT_LE(distance(hidden(*early), between), bound);
+    ASSERT_TRUE(rest->step_hidden(between));
+    EXPECT_LE(distance(logits(*rest), expected), bound);
+    EXPECT_LE(distance(hidden(*rest), hidden(*whole)), bound);
+    EXPECT_LE(distance(hidden(*rest, HiddenState::normed), hidden(*whole, HiddenState::normed)),
+              bound);
+    expect_normed(hidden(*whole), hidden(*whole, HiddenState::normed));
+    // The head after one layer is another model's.
+    EXPECT_GT(distance(logits(*early), expected), 1e-3);
+
+    const Floats attended = after(*attention, embedded);
+    EXPECT_LE(distance(after(*ffn, attended), between), bound);
+    Floats sum = after(*attention_alone, embedded);
+    EXPECT_GT(distance(sum, attended), 1e-3);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += embedded[i];
+    EXPECT_LE(distance(sum, attended), bound);
+    sum = after(*ffn_alone, attended);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += attended[i];
+    EXPECT_LE(distance(sum, between), bound);
+  }
+  // A part's layers count from 0, and have what the model's have.
+  const int positions = whole->length();
+  Floats keys(std::size_t(positions * spec.kv_heads * spec.head_dim)), of_part(keys.size());
+  ASSERT_TRUE(whole->read_kv({KvPart::keys, 1, 0, positions}, keys));
+  ASSERT_TRUE(rest->read_kv({KvPart::keys, 0, 0, positions}, of_part));
+  EXPECT_LE(distance(of_part, keys), std::max(bound, 1e-3));  // by roundings of the cache's format
+}
+
+}  // namespace lathe::testing
