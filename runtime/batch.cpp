@@ -117,6 +117,10 @@ Result<std::unique_ptr<Batch>> open_batch(std::shared_ptr<const GgufFile> file,
         Code::not_eligible,
         fmt::format("A batch has no {} executor; it has eager and graph.", executor_name(kind)),
         {}};
+  if (options.session.time_steps || options.session.parity != 0)
+    return Error{Code::not_eligible,
+                 "A batch has no times of its steps, and no parity with the oracles.",
+                 {}};
   LATHE_TRY(check_stream_has_context(options.session));
   LATHE_ASSIGN(std::shared_ptr<DeviceImpl> device, device_for(options.session, platform));
   LATHE_ASSIGN(const std::string note, why_not_fused(*device));

@@ -9,13 +9,17 @@ namespace lathe {
 
 Result<int> BatchSequences::join(const Sampling& sampling) {
   LATHE_TRY(check_sampling(sampling));
+  return join(sampling_state(sampling));
+}
+
+Result<int> BatchSequences::join(const SamplingState& rules) {
   const auto free = std::ranges::find(all_, false, &BatchSequence::joined);
   if (free == all_.end())
     return Error{Code::out_of_range,
                  fmt::format("All {} sequences of the batch are taken.", all_.size()),
                  {}}
         .with("hint", "let one leave, or open the batch with more (BatchOptions::sequences)");
-  free->join(sampling, context_);
+  free->join(rules, context_);
   return int(free - all_.begin());
 }
 

@@ -18,10 +18,10 @@ class BatchSequence {
   bool joined() const { return joined_; }
   std::span<const std::int32_t> tokens() const { return tokens_; }
 
-  void join(const Sampling& sampling, int context) {
+  void join(const SamplingState& rules, int context) {
     tokens_.reserve(std::size_t(context));  // so that steps allocate nothing
     joined_ = true;
-    state_ = sampling_state(sampling);
+    state_ = rules;
     tokens_.clear();
   }
   void leave() { joined_ = false; }
@@ -70,6 +70,8 @@ class BatchSequences {
 
   // As Batch::join().
   Result<int> join(const Sampling& sampling);
+  // With rules that have been checked.
+  Result<int> join(const SamplingState& rules);
   // One that has joined.
   Result<BatchSequence*> find(int sequence);
   Result<const BatchSequence*> find(int sequence) const;

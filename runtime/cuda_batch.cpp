@@ -184,7 +184,17 @@ Result<void> CudaBatch::restore(int sequence, const KvSnapshot& snapshot) {
   return {};
 }
 
-Result<void> CudaBatch::copy(int from, int to, int length) {
+Result<int> CudaBatch::fork(int sequence) {
+  LATHE_ASSIGN(const BatchSequence* source, sequences_.find(sequence));
+  LATHE_ASSIGN(const int other, sequences_.join(source->state()));
+  if (Result<void> copied = copy(sequence, other, int(source->tokens().size()), 0); !copied) {
+    sequences_.at(other).leave();
+    return copied.error();
+  }
+  return other;
+}
+
+Result<void> CudaBatch::copy(int from, int to, int length, int first) {
   LATHE_ASSIGN(const BatchSequence* source, sequences_.find(from));
   LATHE_ASSIGN(BatchSequence * target, sequences_.find(to));
   if (length < 0 || length > std::ssize(source->tokens()))
@@ -192,23 +202,31 @@ Result<void> CudaBatch::copy(int from, int to, int length) {
                  fmt::format("Sequence {} has {} positions; {} cannot be copied.", from,
                              source->tokens().size(), length),
                  {}};
+  if (first < 0 || first > length || first > std::ssize(target->tokens()))
+    return Error{Code::out_of_range,
+                 fmt::format("Sequence {} has {} positions, and is to keep {} before a copy up to "
+                             "{}.",
+                             to, target->tokens().size(), first, length),
+                 {}};
   if (from == to) return rollback(to, length);
   LATHE_ASSIGN(ContextScope scope, context().enter());
   LATHE_TRY(check_stream_not_capturing(driver(), stream_, "the copying of a sequence"));
-  target->cut(0);  // a copy that fails half-way leaves nothing of what was there
+  target->cut(std::size_t(first));  // a copy that fails half-way leaves nothing of what was there
   const ModelSpec& spec = decoding_.spec;
   const std::int64_t row =
       kv_position_bytes(decoding_.options.kv, std::int64_t{spec.kv_heads} * spec.head_dim);
   const Addresses& at = memory_->addresses();
   for (const auto* caches : {&at.kv_k, &at.kv_v}) {
     for (const std::uint64_t cache : *caches) {
-      if (length == 0) continue;
-      LATHE_DRIVER_CALL(driver(), cuMemcpyDtoDAsync, cache + CUdeviceptr(first_row(to) * row),
-                        cache + CUdeviceptr(first_row(from) * row), std::size_t(length * row),
-                        stream_);
+      if (length == first) continue;
+      LATHE_DRIVER_CALL(driver(), cuMemcpyDtoDAsync,
+                        cache + CUdeviceptr((first_row(to) + first) * row),
+                        cache + CUdeviceptr((first_row(from) + first) * row),
+                        std::size_t((length - first) * row), stream_);
     }
   }
-  target->take(source->tokens().first(std::size_t(length)));
+  target->append(
+      source->tokens().subspan(std::size_t(first), std::size_t(length) - std::size_t(first)));
   return {};
 }
 

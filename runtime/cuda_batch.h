@@ -72,7 +72,8 @@ class CudaBatch final : public Batch {
 
   Result<void> rollback(int sequence, int length) override;
 
-  Result<void> copy(int from, int to, int length) override;
+  Result<void> copy(int from, int to, int length, int first) override;
+  Result<int> fork(int sequence) override;
   Result<std::span<const std::int32_t>> step(std::span<const BatchRow> rows) override;
   Result<std::span<const float>> logits(int row) override;
   Result<std::int32_t> choose(int row, TokenSet allowed) override;

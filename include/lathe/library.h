@@ -26,6 +26,7 @@
 #include "lathe/runtime/dense_products.h"
 #include "lathe/runtime/dense_weights.h"
 #include "lathe/runtime/device.h"
+#include "lathe/runtime/draft_trees.h"
 #include "lathe/runtime/drafts.h"
 #include "lathe/runtime/environment.h"
 #include "lathe/runtime/kv.h"

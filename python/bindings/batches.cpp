@@ -72,7 +72,7 @@ std::int32_t draft(void* user, const std::int32_t* tokens, std::int32_t count, s
 // The tokens, and steps, drafts and drafts accepted.
 std::pair<std::vector<std::int32_t>, std::vector<std::int32_t>> generate_with_drafts(
     Batch& self, std::int32_t sequence, std::int32_t token, int count, int most, int longest,
-    nb::object drafter) {
+    int paths, nb::object drafter) {
   const std::size_t wanted = checked_count(count);
   if (most < 1 || longest < 1)  // in C a 0 stands for what is usual
     throw nb::value_error("A run with drafts has 1 or more in a step, after 1 token or more.");
@@ -86,6 +86,7 @@ std::pair<std::vector<std::int32_t>, std::vector<std::int32_t>> generate_with_dr
   options.drafter_user = &callback;
   options.most = most;
   options.longest = longest;
+  options.paths = paths;
   std::vector<std::int32_t> tokens(wanted);
   return self.use([&](api::Batch& open) {
     const auto counts =
@@ -202,11 +203,17 @@ void bind_results(nb::class_<Batch>& batch) {
             });
           },
           "sequence"_a, "snapshot"_a)
+      .def(
+          "fork",
+          [](Batch& self, int sequence) {
+            return self.run([&](api::Batch& open) { return open.fork(sequence); });
+          },
+          "sequence"_a, "A new sequence with the rules and all positions of this one.")
       .def("generate_with_drafts", &generate_with_drafts, "sequence"_a, "token"_a, "count"_a,
-           "most"_a, "longest"_a, "drafter"_a.none(),
+           "most"_a, "longest"_a, "paths"_a, "drafter"_a.none(),
            nb::sig(
                "def generate_with_drafts(self, sequence: int, token: int, count: int, most: int, "
-               "longest: int, drafter: collections.abc.Callable[[list[int], int], "
+               "longest: int, paths: int, drafter: collections.abc.Callable[[list[int], int], "
                "collections.abc.Sequence[int]] | None) -> tuple[list[int], list[int]]"));
 }
 

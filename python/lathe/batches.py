@@ -66,9 +66,13 @@ class Batch(_lathe.Batch):
         return super().step([(operator.index(s), operator.index(t)) for s, t in rows])
 
     def generate(self, sequence: int, token: int, count: int, *, most: int = 7, longest: int = 4,
+                 paths: int = 1,
                  drafter: Optional[Drafter] = None) -> Tuple[List[int], DraftCounts]:
         """Decodes `token` and then, each time, the token that was chosen, with drafts: up to `most` in
-        a step, from the drafter or, without one, what followed up to `longest` last tokens before."""
+        a step, from the drafter or, without one, what followed up to `longest` last tokens before.
+
+        paths: above 1, trees of the ways that the text went on before, without a drafter; each path
+        but the first takes a free sequence for the time of the call."""
         tokens, counts = self.generate_with_drafts(sequence, operator.index(token), count, most,
-                                                   longest, drafter)
+                                                   longest, paths, drafter)
         return tokens, DraftCounts(*counts)

@@ -1,6 +1,7 @@
 // Owns the C functions about batches. The comments of lathe/c/batch.h hold.
 #include <algorithm>
 
+#include "lathe/runtime/draft_trees.h"
 #include "lathe/runtime/drafts.h"
 #include "runtime/c_api/session_values.h"
 
@@ -36,6 +37,36 @@ Drafter drafter_of(const lathe_draft_options& given) {
     drafts.resize(std::size_t(std::clamp(count, 0, std::int32_t(drafts.size()))));
     return drafts;
   };
+}
+
+TreeDrafter tree_drafter_of(const lathe_draft_options& given) {
+  if (!given.tree_drafter) return LookupTrees{given.longest == 0 ? 4 : given.longest, given.paths};
+  return [given](std::span<const std::int32_t> tokens, int most) {
+    std::vector<std::int32_t> drafts(std::size_t(std::max(most, 0))), parents(drafts.size(), -1);
+    const std::int32_t count =
+        given.tree_drafter(given.drafter_user, tokens.data(), std::int32_t(tokens.size()), most,
+                           drafts.data(), parents.data());
+    std::vector<TreeDraft> tree(std::size_t(std::clamp(count, 0, std::int32_t(drafts.size()))));
+    for (std::size_t i = 0; i < tree.size(); ++i) tree[i] = {drafts[i], parents[i]};
+    return tree;
+  };
+}
+
+// By trees where more than one path is wanted.
+Result<DraftCounts> generate(Batch& batch, int sequence, std::int32_t token,
+                             std::span<std::int32_t> tokens, const lathe_draft_options& given) {
+  const int most = given.most == 0 ? 7 : given.most;
+  const bool trees = given.paths != 0 && given.paths != 1;
+  if (trees ? given.drafter != nullptr : given.tree_drafter != nullptr)
+    return Error{Code::invalid_argument,
+                 fmt::format("Drafts of {} paths are not what the function given drafts.",
+                             std::max(given.paths, 1)),
+                 {}};
+  if (!trees) return generate_with_drafts(batch, sequence, token, tokens, drafter_of(given), most);
+  LATHE_ASSIGN(const TreeCounts counts,
+               generate_with_trees(batch, sequence, token, tokens, tree_drafter_of(given), most,
+                                   given.paths));
+  return counts.drafts;
 }
 
 }  // namespace
@@ -82,6 +113,14 @@ lathe_status lathe_batch_join(lathe_batch* batch, const lathe_sampling* sampling
     LATHE_NOT_NULL(sequence);
     LATHE_ASSIGN(const auto given, read_optional_struct(sampling, "lathe_sampling"));
     LATHE_ASSIGN(*sequence, open.join(sampling_of(given)));
+    return {};
+  });
+}
+
+lathe_status lathe_batch_fork(lathe_batch* batch, std::int32_t sequence, std::int32_t* other) {
+  return with_batch(batch, [&](Batch& open) -> Result<void> {
+    LATHE_NOT_NULL(other);
+    LATHE_ASSIGN(*other, open.fork(sequence));
     return {};
   });
 }
@@ -212,8 +251,7 @@ lathe_status lathe_batch_generate_with_drafts(lathe_batch* batch, std::int32_t s
     LATHE_TRY(check_array(tokens, "tokens", count));
     if (counts) LATHE_TRY(check_size(counts, "lathe_draft_counts"));
     LATHE_ASSIGN(const DraftCounts done,
-                 generate_with_drafts(open, sequence, token, {tokens, std::size_t(count)},
-                                      drafter_of(given), given.most == 0 ? 7 : given.most));
+                 generate(open, sequence, token, {tokens, std::size_t(count)}, given));
     if (!counts) return {};
     return write_struct({.struct_size = 0,
                          .steps = done.steps,

@@ -163,23 +163,61 @@ TEST_F(BatchFunctions, DraftsChangeNoToken) {
   };
   options.drafter_user = const_cast<Tokens*>(&expected);
   options.most = 3;
-  for (const lathe_draft_options* each : {&options, static_cast<lathe_draft_options*>(nullptr)}) {
+  // How many drafts were accepted.
+  const auto run = [&](const lathe_draft_options* given) {
     Tokens tokens(12, -7);
     auto counts = api::sized<lathe_draft_counts>();
-    ASSERT_EQ(lathe_batch_rollback(batch.get(), drafted, 0), LATHE_OK);
-    ASSERT_EQ(
-        lathe_batch_generate_with_drafts(batch.get(), drafted, 5, each, tokens.data(), 12, &counts),
-        LATHE_OK)
+    EXPECT_EQ(lathe_batch_rollback(batch.get(), drafted, 0), LATHE_OK);
+    EXPECT_EQ(lathe_batch_generate_with_drafts(batch.get(), drafted, 5, given, tokens.data(), 12,
+                                               &counts),
+              LATHE_OK)
         << last_message();
     EXPECT_EQ(tokens, expected);
     EXPECT_EQ(counts.steps + counts.accepted, 12);
     EXPECT_GE(counts.drafted, counts.accepted);
-    if (each) {
-      EXPECT_GT(counts.accepted, 2);
+    return counts.accepted;
+  };
+  EXPECT_GT(run(&options), 2);
+  run(nullptr);
+  ASSERT_EQ(lathe_batch_leave(batch.get(), plain), LATHE_OK);  // trees take its place
+  // A wrong path before the right one, and the ways that the text went on.
+  auto trees = options;
+  trees.drafter = nullptr;
+  trees.paths = 2;
+  trees.most = 4;
+  auto looked_up = trees;
+  trees.tree_drafter = [](void* user, const std::int32_t*, std::int32_t count, std::int32_t most,
+                          std::int32_t* drafts, std::int32_t* parents) {
+    const Tokens& right = *static_cast<const Tokens*>(user);
+    const auto at = std::size_t(count - 1);
+    for (std::int32_t i = 0; i < most; ++i) {
+      drafts[i] = i == 0 ? 1 : right[std::min(at + std::size_t(i) - 1, right.size() - 1)];
+      parents[i] = i < 2 ? -1 : i - 1;
     }
-  }
-  options.most = -1;
+    return most + 5;
+  };
+  EXPECT_GT(run(&trees), 2);
+  run(&looked_up);
+  std::int32_t fork = -1;
+  ASSERT_EQ(lathe_batch_fork(batch.get(), drafted, &fork), LATHE_OK) << last_message();
+  EXPECT_EQ(length(batch, fork), length(batch, drafted));
+  ASSERT_EQ(lathe_batch_leave(batch.get(), fork), LATHE_OK);
+  EXPECT_REFUSED(lathe_batch_fork(batch.get(), 99, &fork), LATHE_INVALID_ARGUMENT,
+                 "no sequence 99");
+  EXPECT_REFUSED(lathe_batch_fork(batch.get(), drafted, nullptr), LATHE_INVALID_ARGUMENT, "other");
+  trees.paths = 1;
+  options.paths = 3;
+  looked_up.paths = 33;
   Tokens tokens(2);
+  for (const lathe_draft_options* each : {&trees, &options})
+    EXPECT_REFUSED(
+        lathe_batch_generate_with_drafts(batch.get(), drafted, 5, each, tokens.data(), 2, nullptr),
+        LATHE_INVALID_ARGUMENT, "the function given");
+  EXPECT_REFUSED(lathe_batch_generate_with_drafts(batch.get(), drafted, 5, &looked_up,
+                                                  tokens.data(), 2, nullptr),
+                 LATHE_INVALID_ARGUMENT, "33 paths");
+  options.paths = 0;
+  options.most = -1;
   EXPECT_REFUSED(lathe_batch_generate_with_drafts(batch.get(), drafted, 5, &options, tokens.data(),
                                                   2, nullptr),
                  LATHE_INVALID_ARGUMENT, "-1 drafts");

@@ -22,18 +22,6 @@ using verification::Random;
 
 namespace {
 
-BatchOptions batch_options(Format kv) {
-  BatchOptions options;
-  options.session.executor = ExecutorKind::graph;
-  options.session.disk_cache = false;
-  options.session.plan.context = 64;
-  options.session.plan.chunk = 16;
-  options.session.plan.kv = kv;
-  options.sequences = 3;
-  options.rows = 24;
-  return options;
-}
-
 class EmulatedBatch : public ::testing::Test {
  protected:
   std::unique_ptr<Batch> open(const BatchOptions& options, int layers = 2) {
@@ -50,11 +38,11 @@ class EmulatedBatch : public ::testing::Test {
 };
 
 TEST_F(EmulatedBatch, LogitsAreThoseOfASession) {
-  SessionOptions options = batch_options(Format::f16).session;
+  SessionOptions options = emulated_batch_options(Format::f16).session;
   options.plan.fusion = Fusion::full;
   const auto session = open_session(make_model(), options, fake_.platform());
   ASSERT_TRUE(session) << session.error().text();
-  const auto batch = open(batch_options(Format::f16));
+  const auto batch = open(emulated_batch_options(Format::f16));
   ASSERT_TRUE(batch);
   const int other = batch->join().value(), sequence = batch->join().value();
   const std::vector<std::int32_t> prompt = {3, 7, 1, 30, 12};
@@ -81,7 +69,7 @@ TEST_F(EmulatedBatch, ASequenceGetsWhatItGetsAlone) {
   SCOPED_TRACE("seed " + std::to_string(seed_));
   Random random(seed_);
   for (const Format kv : {Format::f16, Format::q8_0}) {
-    const auto batch = open(batch_options(kv), 1);
+    const auto batch = open(emulated_batch_options(kv), 1);
     ASSERT_TRUE(batch);
     run_schedule(*batch, random, 16);
   }
@@ -89,7 +77,7 @@ TEST_F(EmulatedBatch, ASequenceGetsWhatItGetsAlone) {
 
 // Drafts of all kinds: none, those that are chosen, others, too many, and what is no token.
 TEST_F(EmulatedBatch, DraftsChangeNoToken) {
-  const auto batch = open(batch_options(Format::f16), 1);
+  const auto batch = open(emulated_batch_options(Format::f16), 1);
   ASSERT_TRUE(batch);
   for (const Sampling& sampling : {Sampling{}, Sampling{.temperature = 1, .seed = 3}}) {
     const std::vector<std::int32_t> prompt = {3, 7, 3, 7, 3};
@@ -129,9 +117,9 @@ TEST_F(EmulatedBatch, DraftsChangeNoToken) {
 // The same model drafts what is chosen; one of other weights, and one whose context is short, do
 // not.
 TEST_F(EmulatedBatch, AModelDraftsForAnother) {
-  const auto batch = open(batch_options(Format::f16), 1);
-  const auto other = open(batch_options(Format::f16), 2);
-  BatchOptions short_options = batch_options(Format::f16);
+  const auto batch = open(emulated_batch_options(Format::f16), 1);
+  const auto other = open(emulated_batch_options(Format::f16), 2);
+  BatchOptions short_options = emulated_batch_options(Format::f16);
   short_options.session.plan.context = 10;
   const auto brief = open(short_options, 1);
   ASSERT_TRUE(batch && other && brief);
@@ -176,7 +164,7 @@ TEST(LookupDrafts, AreWhatFollowedTheSameEnd) {
 
 // The row's own rules, among what is allowed; and those of a step that drew.
 TEST_F(EmulatedBatch, ARowIsChosenFromWhatIsAllowed) {
-  const auto batch = open(batch_options(Format::f16), 1);
+  const auto batch = open(emulated_batch_options(Format::f16), 1);
   ASSERT_TRUE(batch);
   const int greedy = batch->join().value();
   const int drawing = batch->join({.temperature = 2, .repeat_penalty = 1.5f, .seed = 4}).value();
@@ -202,13 +190,13 @@ TEST_F(EmulatedBatch, ARowIsChosenFromWhatIsAllowed) {
 TEST_F(EmulatedBatch, SnapshotsGoBetweenSequencesAndSessions) {
   const std::vector<std::int32_t> prompt = {3, 7, 1, 30, 12};
   for (const Format kv : {Format::f16, Format::q8_0}) {
-    SessionOptions options = batch_options(kv).session;
+    SessionOptions options = emulated_batch_options(kv).session;
     options.plan.fusion = Fusion::full;
     const auto session = open_session(make_model(1), options, fake_.platform()).value();
     for (const std::int32_t token : prompt) ASSERT_TRUE(session->step(token));
     const KvSnapshot snapshot = session->snapshot(5).value();
 
-    const auto batch = open(batch_options(kv), 1);
+    const auto batch = open(emulated_batch_options(kv), 1);
     ASSERT_TRUE(batch);
     const int first = batch->join().value(), neighbour = batch->join().value();
     const int last = batch->join().value();
@@ -255,7 +243,7 @@ TEST_F(EmulatedBatch, SnapshotsGoBetweenSequencesAndSessions) {
 }
 
 TEST_F(EmulatedBatch, AFailedStepCanBeTakenAgain) {
-  const auto batch = open(batch_options(Format::f16), 1);
+  const auto batch = open(emulated_batch_options(Format::f16), 1);
   ASSERT_TRUE(batch);
   const int disturbed = batch->join({.temperature = 1, .repeat_penalty = 1.3f, .seed = 4}).value();
   const int quiet = batch->join({.temperature = 1, .repeat_penalty = 1.3f, .seed = 4}).value();
@@ -283,7 +271,7 @@ TEST_F(EmulatedBatch, AFailedStepCanBeTakenAgain) {
 }
 
 TEST_F(EmulatedBatch, WhatIsWrongIsRefusedBeforeAnythingIsLaunched) {
-  const auto batch = open(batch_options(Format::f16), 1);
+  const auto batch = open(emulated_batch_options(Format::f16), 1);
   ASSERT_TRUE(batch);
   const int sequence = batch->join().value();
   const auto code = [&](std::vector<BatchRow> rows) { return batch->step(rows).error().code; };
@@ -304,12 +292,12 @@ TEST_F(EmulatedBatch, WhatIsWrongIsRefusedBeforeAnythingIsLaunched) {
   EXPECT_EQ(batch->join().error().code, Code::out_of_range);
   EXPECT_EQ(batch->logits(0).error().code, Code::out_of_range);
 
-  BatchOptions options = batch_options(Format::f16);
+  BatchOptions options = emulated_batch_options(Format::f16);
   options.session.executor = ExecutorKind::mega;
   const auto refused = open_batch(make_model(), options, fake_.platform());
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::not_eligible);
-  options = batch_options(Format::f16);
+  options = emulated_batch_options(Format::f16);
   const auto unfused = open_batch(make_model(tiny_llama()), options, fake_.platform());
   ASSERT_FALSE(unfused);
   EXPECT_EQ(unfused.error().code, Code::not_eligible);

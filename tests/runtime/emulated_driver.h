@@ -3,7 +3,7 @@
 
 #include "emulation/emulator.h"
 #include "emulation/persistent.h"
-#include "lathe/runtime/session.h"
+#include "lathe/runtime/batch.h"
 #include "tests/runtime/fake_driver.h"
 
 namespace lathe::testing {
@@ -27,6 +27,18 @@ inline SessionOptions emulated_options(ExecutorKind executor) {
   options.plan.context = 32;
   options.plan.fusion = Fusion::full;
   options.disk_cache = false;
+  return options;
+}
+
+inline BatchOptions emulated_batch_options(Format kv) {
+  BatchOptions options;
+  options.session.executor = ExecutorKind::graph;
+  options.session.disk_cache = false;
+  options.session.plan.context = 64;
+  options.session.plan.chunk = 16;
+  options.session.plan.kv = kv;
+  options.sequences = 3;
+  options.rows = 24;
   return options;
 }
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "lathe/runtime/batch.h"
-#include "runtime/driver.h"
-#include "tests/runtime/scratch_directory.h"
+#include "lathe/runtime/draft_trees.h"
 #include "tests/runtime/session_services.h"
+#include "tests/runtime/shared_gpu.h"
 #include "tests/runtime/tiny_model.h"
 
 namespace lathe::testing {
@@ -28,24 +28,8 @@ constexpr Case kCases[] = {{ExecutorKind::eager, Format::f32},
                            {ExecutorKind::automatic, Format::f16},
                            {ExecutorKind::automatic, Format::q8_0}};
 
-// All tests share a device and a cache, so that each kernel is built once.
-class GpuServices : public ::testing::Test {
+class GpuServices : public SharedGpu {
  protected:
-  static void TearDownTestSuite() {
-    device_.reset();
-    cache_.reset();
-  }
-  void SetUp() override {
-    const auto driver = system_driver();
-    if (!driver) GTEST_SKIP() << driver.error().message;
-    if (device_) return;
-    cache_ = std::make_unique<ScratchDirectory>();
-    DeviceOptions options;
-    options.cache_directory = cache_->path();
-    auto device = Device::open(options);
-    ASSERT_TRUE(device) << device.error().text();
-    device_ = *device;
-  }
   SessionOptions options_for(ExecutorKind executor, Format kv) const {
     SessionOptions options;
     options.executor = executor;
@@ -63,8 +47,6 @@ class GpuServices : public ::testing::Test {
     return nullptr;
   }
 
-  static inline std::unique_ptr<ScratchDirectory> cache_;
-  static inline std::shared_ptr<Device> device_;
   std::shared_ptr<const GgufFile> file_ = make_model();
 };
 
@@ -131,6 +113,44 @@ TEST_F(GpuServices, ABatchTakesASessionsPrefixAndChooses) {
       EXPECT_EQ(batch.choose(row, {}).value(), tokens[row]);
       EXPECT_EQ(batch.choose(row, odd).value() % 2, 1);
     }
+  }
+}
+
+// Plain steps give the same tokens as trees do whose right path is not the first.
+TEST_F(GpuServices, TreesOfDraftsChangeNoToken) {
+  BatchOptions options;
+  options.session = options_for(ExecutorKind::graph, Format::f16);
+  options.sequences = 4;
+  const auto opened = Batch::open(file_, options);
+  if (!opened && opened.error().code == Code::not_eligible) GTEST_SKIP() << opened.error().text();
+  ASSERT_TRUE(opened) << opened.error().text();
+  Batch& batch = **opened;
+  for (const Sampling& rules : {Sampling{}, Sampling{.temperature = 1, .seed = 3}}) {
+    const std::vector<std::int32_t> prompt = {3, 50, 7, 7, 21};
+    std::vector<std::int32_t> plain(24), found(24);
+    const auto generate = [&](std::span<std::int32_t> tokens, const TreeDrafter& drafter) {
+      const int sequence = batch.join(rules).value();
+      EXPECT_TRUE(batch.feed(sequence, prompt));
+      const auto counts = generate_with_trees(batch, sequence, 9, tokens, drafter, 12);
+      EXPECT_TRUE(counts) << counts.error().text();
+      EXPECT_TRUE(batch.leave(sequence));
+      return counts ? *counts : TreeCounts{};
+    };
+    generate(plain, [](std::span<const std::int32_t>, int) { return std::vector<TreeDraft>(); });
+    const TreeCounts counts = generate(found, [&](std::span<const std::int32_t> known, int) {
+      const std::size_t at = known.size() - prompt.size() - 1;
+      std::vector<TreeDraft> tree = {{(plain[at] + 1) % 160, -1}, {plain[at], -1}};
+      for (std::size_t i = 1; i < 4 && at + i < plain.size(); ++i) {
+        tree.push_back({plain[at + i], int(tree.size()) - 1});
+      }
+      return tree;
+    });
+    EXPECT_EQ(found, plain);
+    EXPECT_EQ(counts.drafts.steps + counts.drafts.accepted, 24);
+    EXPECT_GT(counts.drafts.accepted, 12);
+    EXPECT_GT(counts.moved, 0);
+    generate(found, LookupTrees{});
+    EXPECT_EQ(found, plain);
   }
 }
 

@@ -46,6 +46,8 @@ LATHE_API lathe_status lathe_batch_get_note(const lathe_batch* batch, int32_t in
 // are taken.
 LATHE_API lathe_status lathe_batch_join(lathe_batch* batch, const lathe_sampling* sampling,
                                         int32_t* sequence);
+// The same with the rules and all positions of a sequence. Waits for nothing.
+LATHE_API lathe_status lathe_batch_fork(lathe_batch* batch, int32_t sequence, int32_t* other);
 LATHE_API lathe_status lathe_batch_leave(lathe_batch* batch, int32_t sequence);
 // Takes tokens without choosing any: all of a prompt but its last. Waits for nothing.
 LATHE_API lathe_status lathe_batch_feed(lathe_batch* batch, int32_t sequence, const int32_t* tokens,
@@ -91,12 +93,22 @@ LATHE_API lathe_status lathe_batch_restore(lathe_batch* batch, int32_t sequence,
 typedef int32_t (*lathe_drafter)(void* user, const int32_t* tokens, int32_t count, int32_t most,
                                  int32_t* drafts);
 
+// The same of a tree: parents[i] is which draft drafts[i] comes after, one before it, or -1: the
+// last token.
+typedef int32_t (*lathe_tree_drafter)(void* user, const int32_t* tokens, int32_t count,
+                                      int32_t most, int32_t* drafts, int32_t* parents);
+
 typedef struct lathe_draft_options {
   size_t struct_size;
   lathe_drafter drafter;  // NULL: what followed the end of the text when it stood there before
-  void* drafter_user;
-  int32_t most;     // drafts of a step; 0: 7
-  int32_t longest;  // of an end that is looked up; 0: 4
+  void* drafter_user;     // of either drafter
+  int32_t most;           // drafts of a step; 0: 7
+  int32_t longest;        // of an end that is looked up; 0: 4
+  // Above 1, up to 32: trees of drafts, of which each path but the first takes a sequence that is
+  // free for the time of the call; fewer where there are none. 0: 1.
+  int32_t paths;
+  int32_t reserved;                 // 0
+  lathe_tree_drafter tree_drafter;  // of trees; NULL: the ways that the text went on before
 } lathe_draft_options;
 
 typedef struct lathe_draft_counts {

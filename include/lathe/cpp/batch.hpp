@@ -58,6 +58,11 @@ class Batch : public Handle<lathe_batch, lathe_batch_close> {
     const lathe_status status = lathe_batch_get_length(get(), sequence, &length);
     return result_of(status, length);
   }
+  Result<std::int32_t> fork(std::int32_t sequence) {
+    std::int32_t other = -1;
+    const lathe_status status = lathe_batch_fork(get(), sequence, &other);
+    return result_of(status, other);
+  }
   Result<std::span<const std::int32_t>> tokens(std::int32_t sequence) const {
     const std::int32_t* tokens = nullptr;
     std::int32_t values = 0;

@@ -55,8 +55,11 @@ class Batch {
   // Forgets all positions from `length` on.
   virtual Result<void> rollback(int sequence, int length) = 0;
   // Gives `to` the first `length` positions of `from` in place of what it had: a prefix that
-  // several sequences share is computed once. Asynchronous.
-  virtual Result<void> copy(int from, int to, int length) = 0;
+  // several sequences share is computed once. Those before `first` are not moved: `to` has them.
+  // Asynchronous. out_of_range: there are not so many.
+  virtual Result<void> copy(int from, int to, int length, int first = 0) = 0;
+  // As join(), with a sequence's rules of sampling and all of its positions. Asynchronous.
+  virtual Result<int> fork(int sequence) = 0;
 
   // Takes a token of each row, which comes after those that its sequence has and those that earlier
   // rows of this step give it. All are checked before anything is launched. Waits for the end:
