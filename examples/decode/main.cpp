@@ -9,6 +9,8 @@
 #include "examples/decode/open_session.h"
 #include "examples/decode/options.h"
 #include "examples/decode/output.h"
+#include "examples/decode/parity.h"
+#include "examples/decode/profile.h"
 #include "examples/decode/prompt.h"
 #include "examples/decode/summary.h"
 #include "examples/progress_line.h"
@@ -82,8 +84,17 @@ Result<int> run(const Options& options, Clock::time_point start) {
   }
   LATHE_ASSIGN(const Prompt prompt, make_prompt(*file, options));
   LATHE_TRY(check_prompt(prompt, plan));
+  if (options.parity) {
+    LATHE_ASSIGN(const bool good, is_on_par(file, prompt, options));
+    return good ? command_line::kSuccess : command_line::kFailure;
+  }
   command_line::ProgressLine progress(!options.quiet);
   LATHE_ASSIGN(OpenSession open, open_session(file, options, progress));
+  if (options.profile) {
+    command_line::note_interrupt();
+    LATHE_TRY(profile(*open.session, prompt, options));
+    return command_line::interrupted() ? command_line::kInterrupted : command_line::kSuccess;
+  }
   // Last of what can fail: a file that was there is only overwritten by a run that gets going.
   LATHE_ASSIGN(LogitsRecord record, LogitsRecord::create(options.logits_file, options.model));
 

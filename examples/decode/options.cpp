@@ -133,8 +133,25 @@ void add_output_options(CLI::App& app, Options& options) {
       app.add_option("--logits", options.logits_file,
                      "Write the logits there: f32, one vocabulary for each position fed")
           ->type_name("FILE"),
-      app.add_flag("--plan,--explain", options.explain, "Print the kernels of a token, and end")};
+      app.add_flag("--plan,--explain", options.explain, "Print the kernels of a token, and end"),
+      app.add_flag("--profile", options.profile,
+                   "Print what each kind of step takes of a token, each launched by itself (the\n"
+                   "executors eager, which is its default, and cpu)"),
+      app.add_flag(
+          "--parity", options.parity,
+          "Print how far each layer and the logits are from the CPU's in double precision,\n"
+          "for the prompt's tokens; exit status 1 where one is too far")};
   for (CLI::Option* option : added) option->group("Output");
+}
+
+// The executor whose steps can be timed, where the choice was left open.
+void choose_timed_executor(const Names& names, Options& options) {
+  ExecutorKind& kind = options.session.executor;
+  if (kind == ExecutorKind::automatic) kind = ExecutorKind::eager;
+  if (kind != ExecutorKind::eager && kind != ExecutorKind::cpu)
+    throw CLI::ValidationError("--profile",
+                               "the executor " + names.executor + " has no launch for each step");
+  options.session.time_steps = true;
 }
 
 // A named executor is never replaced by another; auto alone, which is the default, may fall back.
@@ -155,6 +172,9 @@ void choose_executor(const Names& names, Options& options) {
 void check_options(const CLI::App& app, const Names& names, Options& options) {
   if (app.count("prompt") > 0) options.prompt = names.positional_prompt;
   choose_executor(names, options);
+  if (options.profile) choose_timed_executor(names, options);
+  if (options.parity && options.session.executor == ExecutorKind::cpu)
+    throw CLI::ValidationError("--parity", "the CPU is what others are compared with");
   if (const Result<void> checked = check_sampling(options.sampling); !checked)
     throw CLI::ValidationError(checked.error().message);
   if (options.ahead > 1 && !options.logits_file.empty())

@@ -30,6 +30,8 @@ struct Options {
   bool json = false;
   bool quiet = false;
   bool explain = false;
+  bool profile = false;
+  bool parity = false;
 
   bool token_mode() const { return !tokens.empty(); }
 };

@@ -37,6 +37,13 @@ Json report_json(const Summary& summary) {
           {"kv_bytes", report.kv_bytes},
           {"scratch_bytes", report.scratch_bytes},
           {"chunk", report.chunk},
+          {"context", report.context},
+          {"launches", report.launches},
+          {"submissions", report.submissions},
+          {"bytes_to_device", report.bytes_to_device},
+          {"bytes_to_host", report.bytes_to_host},
+          {"graph_key", report.graph_key},
+          {"tuning", report.tuning},
           {"read_bytes_per_second", summary.read_rate},
           {"notes", summary.notes}};
 }

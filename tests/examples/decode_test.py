@@ -95,6 +95,18 @@ class Text(DecodeTest):
         self.assertEqual(found["report"]["executor"], "cpu")
         self.assertGreater(found["bytes_read"], 0)
 
+    def test_a_profile_has_a_row_for_each_kind_of_step(self):
+        lines = self.decode("hello", "-n", "3", "--profile").stdout.splitlines()
+        self.assertRegex(lines[0], r"^step +times +us a token +share")
+        labels = {line.split()[0]: line.split() for line in lines[1:-1]}
+        self.assertEqual(labels["token_embd"][1], "1")
+        self.assertGreater(int(labels["ffn_down"][1]), 1)
+        self.assertTrue(labels["ffn_down"][-1].startswith("gemv."))
+        self.assertRegex(lines[-1], r"^all +\d+\.\d\d +medians over 3 tokens")
+        profile = json.loads(self.decode("hello", "-n", "3", "--profile", "--json").stdout)
+        self.assertEqual({row["label"] for row in profile["steps"]}, set(labels))
+        self.assertAlmostEqual(sum(row["share"] for row in profile["steps"]), 1, places=6)
+
     def test_plan_needs_no_prompt(self):
         self.assertIn("gemv.f32.k64.n96", self.decode("--plan").stdout)
         plan = json.loads(self.decode("--explain", "--json", "--kv", "f16").stdout)
@@ -263,6 +275,8 @@ class CommandLinesThatMakeNoSense(DecodeTest):
                 (["--ahead"], [*model, "hi", "--ahead", "4", "--logits", "x"]),
                 (["--ahead"], [*model, "hi", "--ahead", "0"]),
                 (["--threads"], [*model, "hi", "--threads", "0"]),
+                (["--profile", "mega"], [*model, "hi", "--profile", "--executor", "mega"]),
+                (["--parity", "CPU"], [*model, "hi", "--parity", "--device", "cpu"]),
                 (["--cache-dir"], [*model, "hi", "--no-cache", "--cache-dir", "x"]),
                 (["--frobnicate"], [*model, "hi", "--frobnicate"])):
             with self.subTest(arguments=arguments):
