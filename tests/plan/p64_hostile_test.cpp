@@ -267,6 +267,49 @@ TEST(HostileP64, EveryFlippedBitBeforeTheTensorsIsFound) {
   }
 }
 
+// What a checksum covers: everything before the tensors, and each tensor.
+std::vector<std::pair<std::size_t, std::size_t>> covered_ranges() {
+  const auto header = testing::number_at<Header>(sample(), 0);
+  std::vector<std::pair<std::size_t, std::size_t>> ranges = {{0, header.checksum + 4}};
+  for (std::size_t i = 0; i < header.tensor_count; ++i) {
+    const auto tensor = testing::number_at<TensorEntry>(sample(), header.tensor_table + 64 * i);
+    ranges.emplace_back(tensor.blob, tensor.blob_bytes);
+  }
+  return ranges;
+}
+
+TEST(HostileP64, FiveHundredCorruptedContainersAreEachRefusedWithAReason) {
+  std::mt19937 random(11);
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random()) % n; };
+  const auto ranges = covered_ranges();
+  ASSERT_GT(ranges.size(), 10u);
+  for (int i = 0; i < 500; ++i) {
+    Bytes bytes = sample();
+    const auto [first, count] = ranges[below(ranges.size())];
+    ASSERT_LE(first + count, bytes.size());
+    const std::size_t at = first + below(count), length = 1 + below(std::min(count, 4096ul));
+    while (bytes == sample()) {
+      switch (below(4)) {
+        case 0:
+          bytes[at] ^= static_cast<std::byte>(1 << below(8));
+          break;
+        case 1:
+          for (std::size_t j = at; j < std::min(at + length, first + count); ++j)
+            bytes[j] = static_cast<std::byte>(random());
+          break;
+        case 2:
+          std::swap(bytes[at], bytes[first + below(count)]);
+          break;
+        default:
+          bytes.resize(at);
+      }
+    }
+    const auto done = read(bytes, Integrity::full);
+    ASSERT_FALSE(done) << "container " << i << ", byte " << at;
+    EXPECT_GT(done.error().message.size(), 10u) << done.error().message;
+  }
+}
+
 TEST(HostileP64, FiveHundredDamagedContainersAreRefusedOrHarmless) {
   std::mt19937 random(7);
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random()) % n; };
