@@ -39,6 +39,7 @@
   FILE(ops_gemm_shapes, "ops/gemm_shapes.h")           \
   FILE(ops_gemm_tile, "ops/gemm_tile.h")               \
   FILE(ops_gemv, "ops/gemv.h")                         \
+  FILE(ops_gemv_dot, "ops/gemv_dot.h")                 \
   FILE(ops_glu, "ops/glu.h")                           \
   FILE(ops_k_formats, "ops/k_formats.h")               \
   FILE(ops_kv_cache, "ops/kv_cache.h")                 \
@@ -74,6 +75,7 @@
   FILE(ops_tile_dot_runs, "ops/tile_dot_runs.h")       \
   FILE(ops_tile_operands, "ops/tile_operands.h")       \
   FILE(ops_tile_shapes, "ops/tile_shapes.h")           \
+  FILE(ops_token_set, "ops/token_set.h")               \
   FILE(ops_top_k, "ops/top_k.h")                       \
   FILE(ops_weight_stream, "ops/weight_stream.h")
 #define LATHE_TEMPLATE_SOURCES(FILE)                                 \

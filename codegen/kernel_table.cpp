@@ -20,9 +20,20 @@ const std::array kTable = {
 
 constexpr const char* kRoutes[] = {"nvrtc", "llvm", "text"};
 
+bool has_word(std::string_view all, std::string_view word) {
+  for (std::size_t at = all.find(word); at != std::string_view::npos; at = all.find(word, at + 1)) {
+    const std::size_t end = at + word.size();
+    if ((at == 0 || all[at - 1] == ' ') && (end == all.size() || all[end] == ' ')) return true;
+  }
+  return false;
+}
+
 // Two keys for one kernel would be two kernels; a key with NaN is not even equal to itself.
 Result<void> check_fields(const KernelKey& key) {
   const KernelRow& kernel = row(key.type);
+  if (!kernel.covers(key.format))
+    return invalid("{} has no kernels of {}; its formats are: {}", kernel.name,
+                   row(key.format).name, kernel.formats);
   for (const KeyField& field : key_fields()) {
     if (field.real && !std::isfinite(key.*field.real))
       return invalid("{} is {}; it must be a finite number", field.name, key.*field.real);
@@ -35,13 +46,11 @@ Result<void> check_fields(const KernelKey& key) {
 }  // namespace
 
 bool KernelRow::uses(std::string_view field) const {
-  const std::string_view all = fields;
-  for (std::size_t at = all.find(field); at != std::string_view::npos;
-       at = all.find(field, at + 1)) {
-    const std::size_t end = at + field.size();
-    if ((at == 0 || all[at - 1] == ' ') && (end == all.size() || all[end] == ' ')) return true;
-  }
-  return false;
+  return has_word(fields, field);
+}
+
+bool KernelRow::covers(Format format) const {
+  return formats == std::string_view(kAnyFormat) || has_word(formats, lathe::row(format).name);
 }
 
 std::span<const KernelRow> kernel_table() {

@@ -262,6 +262,24 @@ void fill_top_k_partial(Bytes& bytes, Random& random, const KernelCase& c) {
   }
 }
 
+// Sets with nothing in them, one id, half of all and nearly all, in turn.
+void fill_token_sets(Bytes& bytes, Random& random, const KernelCase& c) {
+  const std::size_t words = (static_cast<std::size_t>(c.key.n) + 31) / 32;
+  for (std::size_t first = 0; first < bytes.size() / 4; first += words) {
+    const int kind = random.below(4);
+    for (std::size_t i = 0; i < words; ++i) {
+      std::uint32_t word = static_cast<std::uint32_t>(random.below(1 << 16)) << 16 |
+                           static_cast<std::uint32_t>(random.below(1 << 16));
+      if (kind < 2) word = 0;
+      if (kind == 3) word |= ~(1u << random.below(32));
+      store(bytes, first + i, word);
+    }
+    if (kind != 1) continue;
+    const auto only = static_cast<std::size_t>(random.below(c.key.n));
+    store(bytes, first + only / 32, 1u << (only % 32));
+  }
+}
+
 void fill_input(Bytes& bytes, Random& random, const KernelCase& c, const Param& param) {
   const std::string_view name = param.name;
   if (param.element == Element::blocks || param.element == Element::tiles)
@@ -273,6 +291,7 @@ void fill_input(Bytes& bytes, Random& random, const KernelCase& c, const Param& 
       store(bytes, static_cast<std::size_t>(i), i == 0 ? c.token : random.below(c.key.n + 2) - 1);
     return;
   }
+  if (name == "allowed") return fill_token_sets(bytes, random, c);
   if (name == "counters") {
     for (std::size_t i = 0; i < bytes.size() / 4; ++i)
       store(bytes, i, random.below(100) * dev::kArrivals);

@@ -100,6 +100,7 @@ const KernelRow kAppendTokensRow = {
     "append_tokens",
     "norm and rotation of a chunk's queries and keys, append to the KV cache",
     "tokens heads kv_heads head_dim rotary warps epsilon scale qk_norm batched pairing",
+    "f32 f16 q8_0",
     check,
     geometry,
     params,

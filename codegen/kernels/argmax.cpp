@@ -1,5 +1,6 @@
-// Owns the argmax and argmax_merge rows: the index of the greatest value, ties to the lower index,
-// NaN never wins, -1 when nothing can win. Device code: ptx_templates/ops/argmax.h.
+// Owns the argmax and argmax_merge rows: the index of the greatest value, of those that a set
+// allows where there is one; ties to the lower index, NaN never wins, -1 when nothing can win.
+// Device code: ptx_templates/ops/argmax.h.
 #include "codegen/kernels/rows.h"
 
 #include <bit>
@@ -32,29 +33,34 @@ Geometry geometry(const KernelKey& key) {
 }
 
 std::vector<Param> params(const KernelKey& key) {
-  return {vector_in("x", key.n), vector_out("partial", key.splits * 2ll)};
+  std::vector<Param> out = {vector_in("x", key.n)};
+  if (key.masked) out.push_back(token_sets_in("allowed", 1, key.n));
+  out.push_back(vector_out("partial", key.splits * 2ll));
+  return out;
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/argmax.h", "argmax", parameters(2)};
+  OpCall call{"ops/argmax.h", "argmax", parameters_of({true, key.masked, true})};
   for (int value : {key.n, key.splits, key.warps}) call.arguments.push_back(integer(value));
   return call;
 }
 
 Cost cost(const KernelKey& key) {
-  return {key.n * 4ll, key.splits * 8ll, key.n};
+  return {key.n * 4ll + (key.masked ? ceil_div(key.n, 32) * 4ll : 0), key.splits * 8ll, key.n};
 }
 
 void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {
   const auto* x = static_cast<const float*>(arguments[0]);
-  auto* partial = static_cast<float*>(arguments[1]);
+  const auto* allowed = key.masked ? static_cast<const std::uint32_t*>(arguments[1]) : nullptr;
+  auto* partial = static_cast<float*>(arguments.back());
   const int length = ceil_div(key.n, key.splits);
   const auto [first, last] = share(key.splits, part, parts);
   for (std::int64_t s = first; s < last; ++s) {
     Best best;
     const std::int64_t begin = s * length;
     const std::int64_t end = std::min<std::int64_t>(begin + length, key.n);
-    for (std::int64_t i = begin; i < end; ++i) best.offer(x[i], static_cast<std::int32_t>(i));
+    for (std::int64_t i = begin; i < end; ++i)
+      if (in_token_set(allowed, i)) best.offer(x[i], static_cast<std::int32_t>(i));
     partial[2 * s] = best.value;
     partial[2 * s + 1] = std::bit_cast<float>(best.index);
   }
@@ -93,8 +99,8 @@ void oracle_merge(const KernelKey& key, std::span<void* const> arguments, int pa
   *static_cast<std::int32_t*>(arguments[1]) = best.index == kNone ? -1 : best.index;
 }
 
-const char* text_template(const KernelKey&) {
-  return "argmax";
+const char* text_template(const KernelKey& key) {
+  return key.masked ? nullptr : "argmax";
 }
 const char* text_template_merge(const KernelKey&) {
   return "argmax_merge";
@@ -105,7 +111,8 @@ const char* text_template_merge(const KernelKey&) {
 const KernelRow kArgmaxRow = {KernelType::argmax,
                               "argmax",
                               "greatest value and its index, per split",
-                              "n warps splits",
+                              "n warps splits masked",
+                              "f32",
                               check,
                               geometry,
                               params,
@@ -120,6 +127,7 @@ const KernelRow kArgmaxMergeRow = {KernelType::argmax_merge,
                                    "argmax_merge",
                                    "index of the greatest value over the splits",
                                    "warps splits",
+                                   "f32",
                                    check_merge,
                                    geometry_merge,
                                    params_merge,

@@ -113,6 +113,7 @@ const KernelRow kAttendRow = {
     "attend",
     "norm, rotation, append and attention of one token",
     "heads kv_heads head_dim rotary window warps splits epsilon scale qk_norm pairing",
+    "f32 f16 q8_0",
     check,
     geometry,
     params,

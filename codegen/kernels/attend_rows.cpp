@@ -92,6 +92,7 @@ const KernelRow kAttendRowsRow = {
     "attend_rows",
     "attention of a batch's tokens, each over its own sequence, as operands of matmul",
     "tokens heads kv_heads head_dim window warps blocks splits",
+    "f32 f16 q8_0",
     check,
     geometry,
     params,

@@ -69,6 +69,7 @@ const KernelRow kAttendTokensRow = {
     "attend_tokens",
     "causal attention of a chunk's tokens, as operands of matmul",
     "tokens heads kv_heads head_dim window warps",
+    "f32 f16 q8_0",
     check,
     geometry,
     params,

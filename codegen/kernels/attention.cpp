@@ -25,8 +25,6 @@ Result<void> check(const KernelKey& key) {
   if (key.heads % key.kv_heads)
     return invalid("heads is {}; it must be a multiple of kv_heads ({})", key.heads, key.kv_heads);
   if (key.head_dim % 2) return invalid("head_dim is {}; it must be even", key.head_dim);
-  if (key.format != Format::f16 && key.format != Format::f32)
-    return invalid("a KV cache of {} is not covered; f16 and f32 are", row(key.format).name);
   return {};
 }
 
@@ -168,6 +166,7 @@ const KernelRow kAttentionRow = {
     "attention",
     "one query position over the KV cache, one result per split",
     "heads kv_heads head_dim window warps splits scale",
+    "f32 f16",
     check,
     geometry,
     params,
@@ -182,6 +181,7 @@ const KernelRow kAttentionMergeRow = {KernelType::attention_merge,
                                       "attention_merge",
                                       "combines the splits of attention",
                                       "heads head_dim warps splits",
+                                      "f32",
                                       check_merge,
                                       geometry_merge,
                                       params_merge,

@@ -125,8 +125,6 @@ Result<void> check_heads(const KernelKey& key, int unit) {
   LATHE_TRY(in_range("kv_heads", key.kv_heads, 1, 1024));
   LATHE_TRY(in_range("heads", key.heads, key.kv_heads, 1024));
   LATHE_TRY(in_range("head_dim", key.head_dim, 32, 256));
-  if (key.format != Format::f16 && key.format != Format::f32 && key.format != Format::q8_0)
-    return invalid("a KV cache of {} is not covered; f32, f16 and q8_0 are", row(key.format).name);
   if (key.heads % key.kv_heads || key.heads / key.kv_heads > 16)
     return invalid("heads is {}; it must be 1 to 16 times kv_heads ({})", key.heads, key.kv_heads);
   if (key.format == Format::q8_0) unit = 32;

@@ -85,6 +85,7 @@ const KernelRow kElementwiseRow = {
     "elementwise",
     "copy, sum, product or activation of n values, times a factor",
     "k n operation warps scale bias activation",
+    "f32",
     check,
     geometry,
     params,

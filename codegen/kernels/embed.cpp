@@ -84,6 +84,7 @@ const KernelRow kEmbedRow = {
     "embed",
     "one row of the embedding matrix, by token id",
     "k n tokens warps scale layout",
+    kAnyFormat,
     check,
     geometry,
     params,

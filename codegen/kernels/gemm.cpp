@@ -21,8 +21,6 @@ int tiles_of(const KernelKey& key) {
 }
 
 Result<void> check(const KernelKey& key) {
-  if (!has_gemm_operands(key.format))
-    return invalid("gemm multiplies f32, f16 and bf16, not {}", row(key.format).name);
   LATHE_TRY(in_range("k", key.k, 1, kMost));
   LATHE_TRY(in_range("n", key.n, 1, kMost));
   LATHE_TRY(in_range("tokens", key.tokens, 1, kMost));
@@ -115,6 +113,7 @@ const KernelRow kGemmRow = {
     "gemm",
     "dense rows times dense rows, with bias and activation",
     "k n tokens warps blocks grouped bias operation activation",
+    "f32 f16 bf16",
     check,
     geometry,
     params,

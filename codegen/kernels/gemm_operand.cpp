@@ -9,8 +9,6 @@ namespace lathe {
 namespace {
 
 Result<void> check(const KernelKey& key) {
-  if (!has_gemm_operands(key.format))
-    return invalid("operands of gemm are f32, f16 or bf16, not {}", row(key.format).name);
   if (!has_gemm_operands(key.format_b))
     return invalid("format_b is {}; the numbers must be f32, f16 or bf16", row(key.format_b).name);
   LATHE_TRY(in_range("k", key.k, 1, 1 << 20));
@@ -56,6 +54,7 @@ const KernelRow kGemmOperandRow = {KernelType::gemm_operand,
                                    "gemm_operand",
                                    "rows of numbers as an operand of gemm",
                                    "k n format_b warps",
+                                   "f32 f16 bf16",
                                    check,
                                    geometry,
                                    params,

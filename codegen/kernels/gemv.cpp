@@ -1,25 +1,55 @@
 // Owns the gemv row: y[n] = W[n][k] . x[k] (* scale) (+ bias) (+ residual), W in any format, x in
-// f32 or f16. Device code: ptx_templates/ops/gemv.h and formats.h.
+// f32 or f16, or rounded to blocks of signed bytes. Device code: ptx_templates/ops/gemv.h,
+// gemv_dot.h and formats.h.
 #include "codegen/kernels/rows.h"
 #include "ptx_templates/ops/launch_shapes.h"
 
 namespace lathe {
 namespace {
 
+// x is q8_1 or q8_k, and integers are multiplied with integers.
+bool of_integers(const KernelKey& key) {
+  return key.format_b == Format::q8_1 || key.format_b == Format::q8_k;
+}
+
+// Weights that are integers times a factor, of no more than eight bits.
+Result<void> check_integers(const KernelKey& key) {
+  switch (key.format) {
+    case Format::q4_0:
+    case Format::q4_1:
+    case Format::q5_0:
+    case Format::q5_1:
+    case Format::q8_0:
+    case Format::q4_k:
+    case Format::q5_k:
+    case Format::q6_k:
+    case Format::q4_k_soa:
+      break;
+    default:
+      return invalid("format_b is {}; weights of {} are multiplied with x in f32 or f16",
+                     row(key.format_b).name, row(key.format).name);
+  }
+  const int block = row(key.format_b).block;
+  if (key.k % block == 0) return {};
+  return invalid("k is {}; x in {} comes in blocks of {}", key.k, row(key.format_b).name, block);
+}
+
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(whole_blocks(key));
   LATHE_TRY(in_range("n", key.n, 1, 1 << 30));
   LATHE_TRY(in_range("warps", key.warps, 1, 16));
   LATHE_TRY(in_range("rows", key.rows, 1, dev::kGemvMaxRows));
+  if (of_integers(key)) return check_integers(key);
   if (key.format_b != Format::f32 && key.format_b != Format::f16)
-    return invalid("format_b is {}; x must be f32 or f16", row(key.format_b).name);
+    return invalid("format_b is {}; x must be f32, f16, q8_1 or q8_k", row(key.format_b).name);
   return {};
 }
 
 Geometry geometry(const KernelKey& key) {
-  return {.grid_x = static_cast<unsigned>(ceil_div(key.n, key.warps * key.rows)),
-          .threads = static_cast<unsigned>(key.warps * 32),
-          .shared_bytes = static_cast<unsigned>(dev::gemv_shared_bytes(key.k))};
+  return {
+      .grid_x = static_cast<unsigned>(ceil_div(key.n, key.warps * key.rows)),
+      .threads = static_cast<unsigned>(key.warps * 32),
+      .shared_bytes = of_integers(key) ? 0 : static_cast<unsigned>(dev::gemv_shared_bytes(key.k))};
 }
 
 std::vector<Param> params(const KernelKey& key) {
@@ -35,10 +65,13 @@ std::vector<Param> params(const KernelKey& key) {
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/gemv.h", fmt::format("gemv_{}", row(key.format).name),
+  const bool integers = of_integers(key);
+  OpCall call{integers ? "ops/gemv_dot.h" : "ops/gemv.h",
+              fmt::format("gemv_{}{}", integers ? "dot_" : "", row(key.format).name),
               parameters_of({true, true, key.scaled, key.bias, key.residual, true})};
-  const int halves = key.format_b == Format::f16 ? 1 : 0;
-  for (int value : {key.k, key.n, key.warps, key.rows, halves})
+  // Of x: halves, or the longer of the two blocks.
+  const bool other = key.format_b == (integers ? Format::q8_k : Format::f16);
+  for (int value : {key.k, key.n, key.warps, key.rows, other ? 1 : 0})
     call.arguments.push_back(integer(value));
   return call;
 }
@@ -112,6 +145,7 @@ const KernelRow kGemvRow = {KernelType::gemv,
                             "gemv",
                             "matrix-vector product with optional bias and residual",
                             "k n format_b warps rows scaled bias residual",
+                            kAnyFormat,
                             check,
                             geometry,
                             params,

@@ -63,6 +63,7 @@ const KernelRow kGluRow = {
     "glu",
     "gated linear unit: SwiGLU, GeGLU or ReGLU",
     "n warps activation",
+    "f32",
     check,
     geometry,
     params,

@@ -8,8 +8,6 @@ namespace {
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(check_rows(key));
   LATHE_TRY(check_epsilon(key));
-  if (key.format != Format::f32)
-    return invalid("layer_norm weights are f32, not {}", row(key.format).name);
   return {};
 }
 
@@ -62,6 +60,7 @@ const KernelRow kLayerNormRow = {
     "layer_norm",
     "normalization of n rows of k values by mean and deviation",
     "k n warps epsilon bias",
+    "f32",
     check,
     geometry,
     params,

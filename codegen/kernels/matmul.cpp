@@ -254,6 +254,7 @@ const KernelRow kMatmulRow = {
     "GLU",
     "k n n_b n_c format_b format_c tokens warps blocks splits grouped bias residual gated "
     "activation",
+    kAnyFormat,
     check,
     geometry,
     params,

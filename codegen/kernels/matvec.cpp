@@ -292,6 +292,7 @@ const KernelRow kMatvecRow = {
     "up to three matrices of tiles times one vector, with norm, bias, residual or GLU",
     "k n n_b n_c format_b format_c warps blocks stages epsilon bias residual gated norm joined "
     "activation",
+    kAnyFormat,
     check,
     geometry,
     params,

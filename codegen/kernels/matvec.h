@@ -10,9 +10,6 @@
 
 namespace lathe {
 
-// Of a block, on sm_90 and sm_100; sm_120 has less, and takes no fused plan by itself.
-inline constexpr int kMostSharedBytes = 227 * 1024;
-
 // The matrices of a matvec key; those with n 0 are not there.
 struct MatrixOfKey {
   Format format;

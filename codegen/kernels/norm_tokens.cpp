@@ -12,7 +12,6 @@ Result<void> check(const KernelKey& key) {
   LATHE_TRY(has_tokens(key));
   LATHE_TRY(in_range("warps", key.warps, 1, 32));
   LATHE_TRY(check_epsilon(key));
-  if (key.format != Format::f32) return invalid("weights are f32, not {}", row(key.format).name);
   return {};
 }
 
@@ -90,6 +89,7 @@ const KernelRow kNormTokensRow = {
     "norm_tokens",
     "the normed rows of a chunk's tokens, as operands of matmul",
     "k tokens warps epsilon joined",
+    "f32",
     check,
     geometry,
     params,

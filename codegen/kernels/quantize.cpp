@@ -10,9 +10,6 @@ std::int64_t block_count(const KernelKey& key) {
 }
 
 Result<void> check(const KernelKey& key) {
-  if (key.format != Format::q8_0 && key.format != Format::q8_1 && key.format != Format::q8_1_tail &&
-      key.format != Format::q8_k)
-    return invalid("quantize makes q8_0, q8_1, q8_1_tail and q8_k, not {}", row(key.format).name);
   LATHE_TRY(whole_blocks(key));
   LATHE_TRY(in_range("n", key.n, 1, 1 << 30));
   LATHE_TRY(in_range("warps", key.warps, 1, 32));
@@ -58,6 +55,7 @@ const KernelRow kQuantizeRow = {
     "quantize",
     "n vectors of k values as blocks of signed bytes",
     "k n warps",
+    "q8_0 q8_1 q8_1_tail q8_k",
     check,
     geometry,
     params,

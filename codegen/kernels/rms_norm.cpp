@@ -8,8 +8,6 @@ namespace {
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(check_rows(key));
   LATHE_TRY(check_epsilon(key));
-  if (key.format != Format::f32)
-    return invalid("rms_norm weights are f32, not {}", row(key.format).name);
   return {};
 }
 
@@ -67,6 +65,7 @@ const KernelRow kRmsNormRow = {KernelType::rms_norm,
                                "rms_norm",
                                "root mean square normalization of n rows of k values",
                                "k n warps epsilon residual",
+                               "f32",
                                check,
                                geometry,
                                params,

@@ -70,6 +70,7 @@ const KernelRow kRopeRow = {
     "rope",
     "rotary position embedding, in place",
     "heads head_dim rotary warps pairing",
+    "f32",
     check,
     geometry,
     params,

@@ -90,6 +90,15 @@ Result<void> has_tokens(const KernelKey& key);
 double operand(const std::uint16_t* row, int i);
 void set_operand(std::uint16_t* row, int i, double value);
 
+// A bit for each of `count` ids of each of `sets` sets: id i is bit i % 32 of word i / 32.
+inline Param token_sets_in(const char* name, std::int64_t sets, int count) {
+  return {name, Access::read, Element::i32, sets * ceil_div(count, 32) * 4, 4};
+}
+// A null set has every id.
+inline bool in_token_set(const std::uint32_t* set, std::int64_t id) {
+  return !set || (set[id / 32] >> (id % 32) & 1) != 0;
+}
+
 inline Param position_in() {
   return {"position", Access::read, Element::i32, 4, 4, false, false};
 }

@@ -145,23 +145,27 @@ std::vector<Param> params_top_k(const KernelKey& key) {
   std::vector<Param> out = {vector_in("logits", tokens(key) * key.n),
                             token(key, "token", Access::read)};
   for (const Param& param : rules_in(key)) out.push_back(param);
+  if (key.masked) out.push_back(token_sets_in("allowed", tokens(key), key.n));
   out.push_back(vector_out("partial", tokens(key) * key.splits * kListBytes / 4));
   return of_batch(key, std::move(out));
 }
 
 OpCall call_top_k(const KernelKey& key) {
-  OpCall call{"ops/top_k.h", "top_k", parameters_of({key.batched, true, true, true, true, true})};
+  OpCall call{"ops/top_k.h", "top_k",
+              parameters_of({key.batched, true, true, true, true, key.masked, true})};
   for (int value : {key.n, key.splits, key.warps}) call.arguments.push_back(integer(value));
   return call;
 }
 
 Cost cost_top_k(const KernelKey& key) {
   const std::int64_t m = tokens(key);
-  return {m * key.n * 4, m * key.splits * kListBytes, m * key.n};
+  const std::int64_t set_bytes = key.masked ? ceil_div(key.n, 32) * 4ll : 0;
+  return {m * (key.n * 4 + set_bytes), m * key.splits * kListBytes, m * key.n};
 }
 
 void top_k_of(const KernelKey& key, const float* logits, std::int32_t token, std::int32_t position,
-              const SamplingState& state, std::uint64_t* lists, int part, int parts) {
+              const SamplingState& state, const std::uint32_t* allowed, std::uint64_t* lists,
+              int part, int parts) {
   const int length = ceil_div(key.n, key.splits);
   const auto [first, last] = share(key.splits, part, parts);
   for (std::int64_t s = first; s < last; ++s) {
@@ -173,7 +177,7 @@ void top_k_of(const KernelKey& key, const float* logits, std::int32_t token, std
       float logit = logits[i];
       if (recent.contains(i))
         logit = logit > 0 ? logit / state.repeat_penalty : logit * state.repeat_penalty;
-      list.offer(pack(logit, static_cast<std::int32_t>(i)));
+      if (in_token_set(allowed, i)) list.offer(pack(logit, static_cast<std::int32_t>(i)));
     }
     const int wanted = state.temperature == 0 ? 1 : kMaxTopK;
     std::copy_n(list.items().begin(), wanted, lists + s * kMaxTopK);
@@ -182,12 +186,15 @@ void top_k_of(const KernelKey& key, const float* logits, std::int32_t token, std
 
 void oracle_top_k(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {
   const int count = used_tokens(key, arguments);
+  const auto* sets = key.masked ? static_cast<const std::uint32_t*>(arguments[4]) : nullptr;
   for (int row = 0; row < count; ++row)
     top_k_of(key, static_cast<const float*>(arguments[0]) + std::int64_t{row} * key.n,
              static_cast<const std::int32_t*>(arguments[1])[row],
              static_cast<const std::int32_t*>(arguments[2])[2 * row],
              static_cast<const SamplingState*>(arguments[3])[row],
-             static_cast<std::uint64_t*>(arguments[4]) + row * key.splits * kMaxTopK, part, parts);
+             sets ? sets + std::int64_t{row} * ceil_div(key.n, 32) : nullptr,
+             static_cast<std::uint64_t*>(arguments.back()) + row * key.splits * kMaxTopK, part,
+             parts);
 }
 
 Result<void> check_sample(const KernelKey& key) {
@@ -278,7 +285,7 @@ void oracle_sample(const KernelKey& key, std::span<void* const> arguments, int p
 }
 
 const char* text_template_top_k(const KernelKey& key) {
-  return key.batched ? nullptr : "top_k";
+  return key.batched || key.masked ? nullptr : "top_k";
 }
 const char* text_template_sample(const KernelKey& key) {
   return key.batched ? nullptr : "sample";
@@ -289,7 +296,8 @@ const char* text_template_sample(const KernelKey& key) {
 const KernelRow kTopKRow = {KernelType::top_k,
                             "top_k",
                             "the 64 greatest logits after the repeat penalty, per split",
-                            "n tokens warps splits batched",
+                            "n tokens warps splits batched masked",
+                            "f32",
                             check_top_k,
                             geometry_top_k,
                             params_top_k,
@@ -304,6 +312,7 @@ const KernelRow kSampleRow = {KernelType::sample,
                               "sample",
                               "the next token: the rules of sampling over all splits, and the draw",
                               "tokens warps splits batched",
+                              "f32",
                               check_sample,
                               geometry_sample,
                               params_sample,

@@ -53,6 +53,7 @@ const KernelRow kSoftmaxRow = {
     "softmax",
     "softmax of n rows of k values",
     "k n warps scale",
+    "f32",
     check,
     geometry,
     params,

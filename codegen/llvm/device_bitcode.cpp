@@ -14,6 +14,7 @@
 #include "ptx_templates/ops/gemm.h"
 #include "ptx_templates/ops/gemm_operand.h"
 #include "ptx_templates/ops/gemv.h"
+#include "ptx_templates/ops/gemv_dot.h"
 #include "ptx_templates/ops/glu.h"
 #include "ptx_templates/ops/kv_cache.h"
 #include "ptx_templates/ops/layer_norm.h"

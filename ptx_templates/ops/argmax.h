@@ -1,8 +1,9 @@
-// Owns the greatest of n values and its index: ties go to the lower index, NaN never wins. The
-// index is -1 when no value can win.
+// Owns the greatest of n values and its index: ties go to the lower index, NaN never wins, nor does
+// what is not in the set `allowed`, where one is given. The index is -1 when no value can win.
 #pragma once
 
 #include "isa/isa.h"
+#include "ops/token_set.h"
 
 namespace lathe::dev {
 
@@ -49,7 +50,7 @@ LATHE_DEVICE Best block_best(Best best, u8* shared, int warps) {
 }
 
 // partial[split]: value, then the index's bits.
-LATHE_OP argmax(const f32* x, f32* partial, int n, int splits, int warps) {
+LATHE_OP argmax(const f32* x, const i32* allowed, f32* partial, int n, int splits, int warps) {
   const int threads = warps * kWarp;
   const int part = ceil_div(n, splits);
   const int first = block_x() * part;
@@ -58,7 +59,7 @@ LATHE_OP argmax(const f32* x, f32* partial, int n, int splits, int warps) {
   for (int step = 0; step < ceil_div(part, threads); ++step) {
     const int i = step * threads + thread_index();
     if (i >= part || first + i >= n) break;
-    best = better(best, {x[first + i], first + i});
+    if (is_allowed(allowed, first + i)) best = better(best, {x[first + i], first + i});
   }
   best = block_best(best, shared_memory(), warps);
   if (thread_index() == 0) {

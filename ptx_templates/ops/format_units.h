@@ -97,12 +97,24 @@ LATHE_DEVICE u32x4 load_u32x4_align1(const u8* p) {
   return v;
 }
 
-LATHE_DEVICE void nibbles_to_f32(u32x4 v, f32 zero, f32* q) {
-  const u32 words[4] = {v.x, v.y, v.z, v.w};
+// Decoders with `zero` have a unit's integers as bytes too, four a word, without a sign: a weight's
+// integer is its byte minus zero.
+template <class Decoder>
+LATHE_DEVICE void decode_bytes(const u8* p, int part, Unit& u) {
+  u32 words[8];
+  Decoder::bytes_of(p, part, words);
+  LATHE_UNROLL(8)
+  for (int i = 0; i < 8; ++i) bytes_to_f32(words[i], static_cast<f32>(Decoder::zero), u.q + 4 * i);
+  Decoder::scales_of(p, part, u);
+}
+
+// Low nibbles are run 0, high nibbles run 1.
+LATHE_DEVICE void nibble_bytes(u32x4 v, u32* words) {
+  const u32 from[4] = {v.x, v.y, v.z, v.w};
   LATHE_UNROLL(4)
   for (int i = 0; i < 4; ++i) {
-    bytes_to_f32(words[i] & 0x0f0f0f0fu, zero, q + 4 * i);
-    bytes_to_f32(words[i] >> 4 & 0x0f0f0f0fu, zero, q + 16 + 4 * i);
+    words[i] = from[i] & 0x0f0f0f0fu;
+    words[4 + i] = from[i] >> 4 & 0x0f0f0f0fu;
   }
 }
 
@@ -113,14 +125,10 @@ LATHE_DEVICE u32 spread_fifth_bits(u32 bits, int i) {
 }
 
 // Nibbles with fifth bits, bit j of `fifth` belonging to value j of the unit.
-LATHE_DEVICE void five_bits_to_f32(u32x4 v, u32 fifth, f32 zero, f32* q) {
-  const u32 words[4] = {v.x, v.y, v.z, v.w};
-  LATHE_UNROLL(4)
-  for (int i = 0; i < 4; ++i) {
-    bytes_to_f32((words[i] & 0x0f0f0f0fu) | spread_fifth_bits(fifth, 4 * i), zero, q + 4 * i);
-    bytes_to_f32((words[i] >> 4 & 0x0f0f0f0fu) | spread_fifth_bits(fifth, 16 + 4 * i), zero,
-                 q + 16 + 4 * i);
-  }
+LATHE_DEVICE void five_bit_bytes(u32x4 v, u32 fifth, u32* words) {
+  nibble_bytes(v, words);
+  LATHE_UNROLL(8)
+  for (int i = 0; i < 8; ++i) words[i] |= spread_fifth_bits(fifth, 4 * i);
 }
 
 }  // namespace lathe::dev

@@ -9,68 +9,79 @@
 
 namespace lathe::dev {
 
+// d and m of a block whose weights are d * q + m.
+LATHE_DEVICE void scale_and_offset(u32 dm, Unit& u) {
+  u.scale[0] = u.scale[1] = f16_to_f32(dm);
+  u.offset[0] = u.offset[1] = f16_to_f32(dm >> 16);
+}
+
 // The 32-value formats: one unit per block, runs at 0 and 16.
 struct Q4_0 {
-  enum : int { block = 32, bytes = 18, units = 1 };
+  enum : int { block = 32, bytes = 18, units = 1, zero = 8 };
   enum : bool { has_offset = false };
   LATHE_DEVICE int run(int, int r) { return 16 * r; }
-  LATHE_DEVICE void decode(const u8* p, int, Unit& u) {
-    nibbles_to_f32(load_u32x4_align2(p + 2), 8.0f, u.q);
+  LATHE_DEVICE void bytes_of(const u8* p, int, u32* words) {
+    nibble_bytes(load_u32x4_align2(p + 2), words);
+  }
+  LATHE_DEVICE void scales_of(const u8* p, int, Unit& u) {
     u.scale[0] = u.scale[1] = f16_to_f32(load_u16(p));
   }
+  LATHE_DEVICE void decode(const u8* p, int part, Unit& u) { decode_bytes<Q4_0>(p, part, u); }
 };
 
 struct Q4_1 {
-  enum : int { block = 32, bytes = 20, units = 1 };
+  enum : int { block = 32, bytes = 20, units = 1, zero = 0 };
   enum : bool { has_offset = true };
   LATHE_DEVICE int run(int, int r) { return 16 * r; }
-  LATHE_DEVICE void decode(const u8* p, int, Unit& u) {
-    const u32x4 v = {load_u32(p + 4), load_u32(p + 8), load_u32(p + 12), load_u32(p + 16)};
-    nibbles_to_f32(v, 0.0f, u.q);
-    const u32 dm = load_u32(p);
-    u.scale[0] = u.scale[1] = f16_to_f32(dm);
-    u.offset[0] = u.offset[1] = f16_to_f32(dm >> 16);
+  LATHE_DEVICE void bytes_of(const u8* p, int, u32* words) {
+    nibble_bytes({load_u32(p + 4), load_u32(p + 8), load_u32(p + 12), load_u32(p + 16)}, words);
   }
+  LATHE_DEVICE void scales_of(const u8* p, int, Unit& u) { scale_and_offset(load_u32(p), u); }
+  LATHE_DEVICE void decode(const u8* p, int part, Unit& u) { decode_bytes<Q4_1>(p, part, u); }
 };
 
 struct Q5_0 {
-  enum : int { block = 32, bytes = 22, units = 1 };
+  enum : int { block = 32, bytes = 22, units = 1, zero = 16 };
   enum : bool { has_offset = false };
   LATHE_DEVICE int run(int, int r) { return 16 * r; }
-  LATHE_DEVICE void decode(const u8* p, int, Unit& u) {
-    five_bits_to_f32(load_u32x4_align2(p + 6), load_u32_align2(p + 2), 16.0f, u.q);
+  LATHE_DEVICE void bytes_of(const u8* p, int, u32* words) {
+    five_bit_bytes(load_u32x4_align2(p + 6), load_u32_align2(p + 2), words);
+  }
+  LATHE_DEVICE void scales_of(const u8* p, int, Unit& u) {
     u.scale[0] = u.scale[1] = f16_to_f32(load_u16(p));
   }
+  LATHE_DEVICE void decode(const u8* p, int part, Unit& u) { decode_bytes<Q5_0>(p, part, u); }
 };
 
 struct Q5_1 {
-  enum : int { block = 32, bytes = 24, units = 1 };
+  enum : int { block = 32, bytes = 24, units = 1, zero = 0 };
   enum : bool { has_offset = true };
   LATHE_DEVICE int run(int, int r) { return 16 * r; }
-  LATHE_DEVICE void decode(const u8* p, int, Unit& u) {
-    const u32x4 v = {load_u32(p + 8), load_u32(p + 12), load_u32(p + 16), load_u32(p + 20)};
-    five_bits_to_f32(v, load_u32(p + 4), 0.0f, u.q);
-    const u32 dm = load_u32(p);
-    u.scale[0] = u.scale[1] = f16_to_f32(dm);
-    u.offset[0] = u.offset[1] = f16_to_f32(dm >> 16);
+  LATHE_DEVICE void bytes_of(const u8* p, int, u32* words) {
+    five_bit_bytes({load_u32(p + 8), load_u32(p + 12), load_u32(p + 16), load_u32(p + 20)},
+                   load_u32(p + 4), words);
   }
+  LATHE_DEVICE void scales_of(const u8* p, int, Unit& u) { scale_and_offset(load_u32(p), u); }
+  LATHE_DEVICE void decode(const u8* p, int part, Unit& u) { decode_bytes<Q5_1>(p, part, u); }
 };
 
 struct Q8_0 {
-  enum : int { block = 32, bytes = 34, units = 1 };
+  enum : int { block = 32, bytes = 34, units = 1, zero = 128 };
   enum : bool { has_offset = false };
   LATHE_DEVICE int run(int, int r) { return 16 * r; }
-  LATHE_DEVICE void decode(const u8* p, int, Unit& u) {
+  LATHE_DEVICE void bytes_of(const u8* p, int, u32* words) {
     LATHE_UNROLL(2)
     for (int r = 0; r < 2; ++r) {
       const u32x4 v = load_u32x4_align2(p + 2 + 16 * r);
-      const u32 words[4] = {v.x, v.y, v.z, v.w};
+      const u32 from[4] = {v.x, v.y, v.z, v.w};
       LATHE_UNROLL(4)
-      for (int i = 0; i < 4; ++i)
-        bytes_to_f32(words[i] ^ 0x80808080u, 128.0f, u.q + 16 * r + 4 * i);
+      for (int i = 0; i < 4; ++i) words[4 * r + i] = from[i] ^ 0x80808080u;
     }
+  }
+  LATHE_DEVICE void scales_of(const u8* p, int, Unit& u) {
     u.scale[0] = u.scale[1] = f16_to_f32(load_u16(p));
   }
+  LATHE_DEVICE void decode(const u8* p, int part, Unit& u) { decode_bytes<Q8_0>(p, part, u); }
 };
 
 // Unquantized formats: one value at a time, or 8 at a time from an address that is aligned to them,

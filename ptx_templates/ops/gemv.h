@@ -160,6 +160,23 @@ LATHE_DEVICE void gemv_values(const u8* w, const f32* shared, f32* acc, int k, i
   }
 }
 
+// Sums the lanes' acc, finishes the warp's rows and stores them.
+LATHE_DEVICE void gemv_results(const f32* acc, const f32* scales, const f32* bias,
+                               const f32* residual, f32* y, int n, int row, int rows) {
+  LATHE_UNROLL(8)
+  for (int i = 0; i < kGemvMaxRows; ++i) {
+    if (i >= rows) break;
+    const f32 total = warp_sum(acc[i]);
+    if (lane_index() == 0 && row + i < n) {
+      f32 out = total;
+      if (scales) out = out * scales[row + i];
+      if (bias) out = out + bias[row + i];
+      if (residual) out = out + residual[row + i];
+      y[row + i] = out;
+    }
+  }
+}
+
 template <class Decoder, bool kBlocks>
 LATHE_DEVICE void gemv(const u8* w, const void* x, const f32* scales, const f32* bias,
                        const f32* residual, f32* y, int k, int n, int warps, int rows, int halves) {
@@ -180,18 +197,7 @@ LATHE_DEVICE void gemv(const u8* w, const void* x, const f32* scales, const f32*
     else
       gemv_values<Decoder>(w, shared, acc, k, n, row, rows, first, count);
   }
-  LATHE_UNROLL(8)
-  for (int i = 0; i < kGemvMaxRows; ++i) {
-    if (i >= rows) break;
-    const f32 total = warp_sum(acc[i]);
-    if (lane_index() == 0 && row + i < n) {
-      f32 out = total;
-      if (scales) out = out * scales[row + i];
-      if (bias) out = out + bias[row + i];
-      if (residual) out = out + residual[row + i];
-      y[row + i] = out;
-    }
-  }
+  gemv_results(acc, scales, bias, residual, y, n, row, rows);
 }
 
 #define LATHE_GEMV_OP(name, Decoder, is_blocks)                                               \

@@ -28,22 +28,28 @@ LATHE_DEVICE void k_quant_scales(u32x4 head, int c, Unit& u) {
 }
 
 struct Q4_K {
-  enum : int { block = 256, bytes = 144, units = 8 };
+  enum : int { block = 256, bytes = 144, units = 8, zero = 0 };
   enum : bool { has_offset = true };
   LATHE_DEVICE int run(int unit, int r) { return k_quant_run(unit, r); }
-  LATHE_DEVICE void decode(const u8* p, int unit, Unit& u) {
-    nibbles_to_f32(stream_u32x4(p + 16 + 16 * unit), 0.0f, u.q);
+  LATHE_DEVICE void bytes_of(const u8* p, int unit, u32* words) {
+    nibble_bytes(stream_u32x4(p + 16 + 16 * unit), words);
+  }
+  LATHE_DEVICE void scales_of(const u8* p, int unit, Unit& u) {
     k_quant_scales(*reinterpret_cast<const u32x4*>(p), unit / 2, u);
   }
+  LATHE_DEVICE void decode(const u8* p, int unit, Unit& u) { decode_bytes<Q4_K>(p, unit, u); }
 };
 
 // The same nibbles first, then the products of scales and of mins as halves.
 struct Q4_K_SoA {
-  enum : int { block = 256, bytes = 160, units = 8 };
+  enum : int { block = 256, bytes = 160, units = 8, zero = 0 };
   enum : bool { has_offset = true };
   LATHE_DEVICE int run(int unit, int r) { return k_quant_run(unit, r); }
-  LATHE_DEVICE void decode(const u8* p, int unit, Unit& u) {
-    nibbles_to_f32(stream_u32x4(p + 16 * unit), 0.0f, u.q);
+  LATHE_DEVICE void bytes_of(const u8* p, int unit, u32* words) {
+    nibble_bytes(stream_u32x4(p + 16 * unit), words);
+  }
+  LATHE_DEVICE void decode(const u8* p, int unit, Unit& u) { decode_bytes<Q4_K_SoA>(p, unit, u); }
+  LATHE_DEVICE void scales_of(const u8* p, int unit, Unit& u) {
     const u32 scales = load_u32(p + 128 + 4 * (unit / 2));
     const u32 offsets = load_u32(p + 144 + 4 * (unit / 2));
     u.scale[0] = f16_to_f32(scales);
@@ -54,49 +60,53 @@ struct Q4_K_SoA {
 };
 
 struct Q5_K {
-  enum : int { block = 256, bytes = 176, units = 8 };
+  enum : int { block = 256, bytes = 176, units = 8, zero = 0 };
   enum : bool { has_offset = true };
   LATHE_DEVICE int run(int unit, int r) { return k_quant_run(unit, r); }
-  LATHE_DEVICE void decode(const u8* p, int unit, Unit& u) {
-    const u32x4 low = stream_u32x4(p + 48 + 16 * unit);
+  LATHE_DEVICE void bytes_of(const u8* p, int unit, u32* words) {
+    nibble_bytes(stream_u32x4(p + 48 + 16 * unit), words);
     const u32x4 fifth = *reinterpret_cast<const u32x4*>(p + 16 + 16 * (unit % 2));
-    const u32 words[4] = {low.x, low.y, low.z, low.w};
     const u32 bits[4] = {fifth.x, fifth.y, fifth.z, fifth.w};
     // Bit 2c of byte l of qh belongs to value l of sub-block 2c, bit 2c+1 to sub-block 2c+1.
     const u32 c = static_cast<u32>(unit / 2);
     LATHE_UNROLL(4)
     for (int i = 0; i < 4; ++i) {
       const u32 b = bits[i] >> (2 * c);
-      bytes_to_f32((words[i] & 0x0f0f0f0fu) | (b & 0x01010101u) << 4, 0.0f, u.q + 4 * i);
-      bytes_to_f32((words[i] >> 4 & 0x0f0f0f0fu) | (b & 0x02020202u) << 3, 0.0f, u.q + 16 + 4 * i);
+      words[i] |= (b & 0x01010101u) << 4;
+      words[4 + i] |= (b & 0x02020202u) << 3;
     }
+  }
+  LATHE_DEVICE void scales_of(const u8* p, int unit, Unit& u) {
     k_quant_scales(*reinterpret_cast<const u32x4*>(p), unit / 2, u);
   }
+  LATHE_DEVICE void decode(const u8* p, int unit, Unit& u) { decode_bytes<Q5_K>(p, unit, u); }
 };
 
 // Q6_K: unit u takes 16 bytes of low nibbles in half n = u / 4. Low nibbles are group g = u % 4 / 2
 // of 32 values, high nibbles group g + 2; their upper two bits stand in 16 shared bytes of qh.
 struct Q6_K {
-  enum : int { block = 256, bytes = 210, units = 8 };
+  enum : int { block = 256, bytes = 210, units = 8, zero = 32 };
   enum : bool { has_offset = false };
   LATHE_DEVICE int run(int unit, int r) { return 128 * (unit / 4) + 16 * (unit % 4) + 64 * r; }
-  LATHE_DEVICE void decode(const u8* p, int unit, Unit& u) {
+  LATHE_DEVICE void bytes_of(const u8* p, int unit, u32* words) {
     const int n = unit / 4, part = unit % 4, g = part / 2;
-    const u32x4 low = load_u32x4_align2_start(p + 16 * unit);
+    nibble_bytes(load_u32x4_align2_start(p + 16 * unit), words);
     const u32x4 high = load_u32x4_align2(p + 128 + 32 * n + 16 * (part % 2));
-    const u32 words[4] = {low.x, low.y, low.z, low.w};
     const u32 pairs[4] = {high.x, high.y, high.z, high.w};
     LATHE_UNROLL(4)
     for (int i = 0; i < 4; ++i) {
       const u32 b = pairs[i] >> (2 * g);
-      bytes_to_f32((words[i] & 0x0f0f0f0fu) | (b & 0x03030303u) << 4, 32.0f, u.q + 4 * i);
-      bytes_to_f32((words[i] >> 4 & 0x0f0f0f0fu) | (b & 0x30303030u), 32.0f, u.q + 16 + 4 * i);
+      words[i] |= (b & 0x03030303u) << 4;
+      words[4 + i] |= b & 0x30303030u;
     }
+  }
+  LATHE_DEVICE void scales_of(const u8* p, int unit, Unit& u) {
     const f32 d = f16_to_f32(load_u16(p + 208));
-    const i8* scales = reinterpret_cast<const i8*>(p + 192) + 8 * n + part;
+    const i8* scales = reinterpret_cast<const i8*>(p + 192) + 8 * (unit / 4) + unit % 4;
     u.scale[0] = d * static_cast<f32>(scales[0]);
     u.scale[1] = d * static_cast<f32>(scales[4]);
   }
+  LATHE_DEVICE void decode(const u8* p, int unit, Unit& u) { decode_bytes<Q6_K>(p, unit, u); }
 };
 
 // Q2_K and Q3_K: unit u takes 16 bytes of bit pairs in half n = u / 4, those of every second run,

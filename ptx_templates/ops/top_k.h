@@ -1,11 +1,13 @@
 // Owns the first half of sampling: of a share of the logits, the 64 greatest after the repeat
-// penalty, or at temperature 0 the greatest alone. The logits themselves stay as they are.
+// penalty, or at temperature 0 the greatest alone; where a set is given, of those that it allows.
+// The logits themselves stay as they are.
 #pragma once
 
 #include "isa/isa.h"
 #include "ops/candidates.h"
 #include "ops/launch_shapes.h"
 #include "ops/sampling.h"
+#include "ops/token_set.h"
 
 namespace lathe::dev {
 
@@ -13,6 +15,7 @@ namespace lathe::dev {
 struct LogitShare {
   const f32* logits;
   const SamplingState* state;
+  const i32* allowed;  // null: all
   i32 token;
   int position;
   int first, count;
@@ -24,6 +27,7 @@ struct LogitShare {
 LATHE_DEVICE u64 candidate_of(const LogitShare& share, int i) {
   if (i >= share.count) return 0;
   const int id = share.first + i;
+  if (!is_allowed(share.allowed, id)) return 0;
   f32 logit = share.logits[id];
   if (share.penalizes && share.flags[i & (kTopKFlags - 1)] &&
       (share.exact || is_recent(share.state, share.token, share.position, id)))
@@ -59,14 +63,15 @@ LATHE_DEVICE void flag_recent(const LogitShare& share, int flag_bytes, int threa
 // What the pointers lead to is read by plain loads: within a persistent kernel, call it after a
 // barrier of the grid. How the logits are cut into shares does not change the token.
 LATHE_DEVICE void top_k_share(const f32* logits, const i32* token, const i32* position,
-                              const SamplingState* state, f32* partial, int n, int block,
-                              int blocks, int threads, u8* shared) {
+                              const SamplingState* state, const i32* allowed, f32* partial, int n,
+                              int block, int blocks, int threads, u8* shared) {
   const int warps = threads / kWarp, part = ceil_div(n, blocks);
   const int first = block * part, flag_bytes = top_k_flag_bytes(n, blocks);
   u64* lists = reinterpret_cast<u64*>(shared + flag_bytes);
   u64* out = reinterpret_cast<u64*>(partial) + static_cast<i64>(block) * kTopK;
   const LogitShare share = {logits,
                             state,
+                            allowed,
                             *token,
                             *position,
                             first,
@@ -98,11 +103,13 @@ LATHE_DEVICE void top_k_share(const f32* logits, const i32* token, const i32* po
 // Of one token, or where `chunk` is given of so many as it says, a row of blocks for each: then
 // there is of everything as much, and of `rows` two words, of which the first is the position.
 LATHE_OP top_k(const i32* chunk, const f32* logits, const i32* token, const i32* rows,
-               const i32* sampling, f32* partial, int n, int splits, int warps) {
+               const i32* sampling, const i32* allowed, f32* partial, int n, int splits,
+               int warps) {
   const int row = chunk ? block_y() : 0;
   if (chunk && row >= *chunk) return;
   top_k_share(logits + static_cast<i64>(row) * n, token + row, rows + 2 * row,
               reinterpret_cast<const SamplingState*>(sampling) + row,
+              allowed ? allowed + static_cast<i64>(row) * ceil_div(n, 32) : nullptr,
               partial + static_cast<i64>(row) * splits * (2 * kTopK), n, block_x(), splits,
               warps * kWarp, shared_memory());
 }

@@ -147,6 +147,7 @@ void top_k_cases(const Family& family, Cases& out) {
     c.sampling = sampling_rules(i / 2);
     c.position = turn({0, 1, 63, 300, 100000, 255}, i / 3);
     c.token = turn({0, n - 1, n / 2, -1}, i);
+    c.key.masked = i % 3 == 1;
     out.push_back(c);
     ++i;
   };

@@ -32,6 +32,11 @@ void gemv_cases(const Family& family, Cases& out) {
     c.key.residual = i % 4 >= 2;
     c.key.scaled = i % 5 == 3;
     if (i % 7 == 5) c.key.format_b = Format::f16;
+    if (i % 7 == 3 || i % 7 == 6) {
+      KernelKey rounded = c.key;
+      rounded.format_b = i % 7 == 3 ? Format::q8_1 : Format::q8_k;
+      if (check_key(rounded)) c.key = rounded;
+    }
     if (c.key.residual && i % 3 == 0) c.alias = 2 + (c.key.bias ? 1 : 0) + (c.key.scaled ? 1 : 0);
     out.push_back(c);
     ++i;
@@ -195,6 +200,8 @@ void argmax_cases(const Family& family, Cases& out) {
       c.key.warps = turn({1, 2, 4, 8, 16, 32}, i++);
       c.values = values;
       out.push_back(c);
+      c.key.masked = true;
+      out.push_back(c);
     }
   }
 }
@@ -242,14 +249,7 @@ std::vector<Family> families() {
   for (const KernelRow& kernel : kernel_table()) {
     for (const FormatRow& format : formats()) {
       const Family family{kernel.type, format.format};
-      // A type that does not look at the format has one family, that of f32.
-      const std::vector<KernelCase> cases = kernel_cases(family);
-      const KernelKey key = cases.front().key;
-      if (!check_key(key)) continue;
-      KernelKey plain = key;
-      plain.format = Format::f32;
-      const bool depends = !(kernel.call(key) == kernel.call(plain));
-      if (format.format == Format::f32 || depends) out.push_back(family);
+      if (check_key(kernel_cases(family).front().key)) out.push_back(family);
     }
   }
   return out;
@@ -262,13 +262,14 @@ std::vector<KernelKey> representative_keys(const Family& family) {
       {KernelType::embed, {"k4096.n128256", "k4096.n128256.tiles"}},
       {KernelType::rms_norm, {"k4096.n1.w8.eps1e-5.res", "k7.n1.w3.eps1e-6"}},
       {KernelType::gemv,
-       {"k4096.n4096.res", "k14336.n4096.w8.r4.bias", "k4096.n4096.b_f16.scaled"}},
+       {"k4096.n4096.res", "k14336.n4096.w8.r4.bias", "k4096.n4096.b_f16.scaled",
+        "k4096.n4096.w8.r2.b_q8_1", "k4096.n4096.w8.r2.b_q8_k"}},
       {KernelType::rope, {"h32.d128.rot128.halves", "h9.d80.rot32"}},
       {KernelType::kv_append, {"kvh8.d128"}},
       {KernelType::attention, {"h32.kvh8.d128.s16.scale88388346e-9", "h8.kvh1.d256.win512.s16"}},
       {KernelType::attention_merge, {"h32.d128.s16"}},
       {KernelType::glu, {"n14336", "n14336.gelu_tanh"}},
-      {KernelType::argmax, {"n128256.s64.w8"}},
+      {KernelType::argmax, {"n128256.s64.w8", "n128256.s64.w8.masked"}},
       {KernelType::argmax_merge, {"s64.w1"}},
       {KernelType::elementwise, {"n14336.activate.gelu_erf", "n4099.add", "n4096.k512.multiply"}},
       {KernelType::layer_norm, {"k4096.n1.w8.eps1e-5.bias", "k7.n1.w3.eps1e-6"}},
@@ -281,7 +282,9 @@ std::vector<KernelKey> representative_keys(const Family& family) {
       {KernelType::attend,
        {"h32.kvh8.d128.rot128.w8.s16.scale88388346e-9", "h28.kvh4.d128.rot128.w16.s33.halves",
         "h4.kvh1.d256.rot256.win512.w16.s16.eps1e-6.qknorm.halves"}},
-      {KernelType::top_k, {"n128256.s125.w16", "n32000.s2.w4", "n128256.m32.s16.w16.batched"}},
+      {KernelType::top_k,
+       {"n128256.s125.w16", "n32000.s2.w4", "n128256.m32.s16.w16.batched",
+        "n128256.s125.w16.masked"}},
       {KernelType::sample, {"s125.w16", "s33.w1", "m32.s16.w16.batched"}},
       {KernelType::norm_tokens, {"k4096.m512.w8.eps1e-5", "k96.m3.w1.eps1e-6.joined"}},
       {KernelType::matmul,
@@ -318,7 +321,8 @@ std::vector<KernelKey> representative_keys(const Family& family) {
       text.replace(at, 6, row(family.format).name);
     KernelKey key = *parse_key(text);
     while (key.stages > 1 && !check_key(key)) --key.stages;  // larger tiles, fewer under way
-    if (key.layout == Layout::raw || check_key(key)) out.push_back(key);
+    const bool rounded = key.format_b == Format::q8_1 || key.format_b == Format::q8_k;
+    if ((key.layout == Layout::raw && !rounded) || check_key(key)) out.push_back(key);
   }
   return out;
 }

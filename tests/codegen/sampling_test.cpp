@@ -90,6 +90,40 @@ TEST(Sampling, DefaultsAreGreedyAndValid) {
   EXPECT_EQ(counts({}, {0, 2, 1}, 10), (std::map<std::int32_t, int>{{1, 10}}));
 }
 
+// What argmax and argmax_merge make of it, in one split or some.
+std::int32_t greatest(std::vector<float> values, std::vector<std::uint32_t>* allowed, int splits) {
+  KernelKey key{.type = KernelType::argmax};
+  key.n = static_cast<int>(values.size());
+  key.splits = splits;
+  key.masked = allowed != nullptr;
+  std::vector<float> partial(static_cast<std::size_t>(splits) * 2);
+  std::vector<void*> arguments = {values.data(), partial.data()};
+  if (allowed) arguments.insert(arguments.begin() + 1, allowed->data());
+  row(key.type).oracle(key, arguments, 0, 1);
+  key.type = KernelType::argmax_merge;
+  std::int32_t token = -2;
+  row(key.type).oracle(key, std::vector<void*>{partial.data(), &token}, 0, 1);
+  return token;
+}
+
+TEST(Argmax, OfASetIsTheGreatestOfItAndOfNoneIsNone) {
+  const std::vector<float> values = {5, 1, 5, kNan, 2, -kInfinity, 9, 4};
+  for (const int splits : {1, 3, 8}) {
+    EXPECT_EQ(greatest(values, nullptr, splits), 6);
+    for (const auto& [bits, wanted] : {std::pair(0xffu, 6),
+                                       {0xffffffffu, 6},
+                                       {0xbfu, 0},
+                                       {0xbeu, 2},
+                                       {0x08u, -1},
+                                       {0x00u, -1},
+                                       {0xffffff00u, -1},
+                                       {0x80u, 7}}) {
+      std::vector<std::uint32_t> allowed = {bits};
+      EXPECT_EQ(greatest(values, &allowed, splits), wanted) << bits << ' ' << splits;
+    }
+  }
+}
+
 TEST(Sampling, ErrorsNameTheRule) {
   const auto error = [](const Sampling& sampling) {
     const Result<void> checked = check_sampling(sampling);

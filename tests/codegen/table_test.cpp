@@ -156,6 +156,39 @@ TEST(KernelTable, FieldsThatAFamilyDoesNotUseAreRefused) {
   }
 }
 
+// Otherwise one kernel would have a key for each format that it does not look at.
+TEST(KernelTable, FormatsThatAFamilyDoesNotLookAtAreRefused) {
+  for (const KernelRow& kernel : kernel_table()) {
+    for (const Family& family : testing::families()) {
+      if (family.type != kernel.type) continue;
+      EXPECT_TRUE(kernel.covers(family.format)) << family.name();
+      KernelKey key = testing::kernel_cases(family).front().key;
+      // Halves of two kinds are moved alike, but known by their matrix.
+      const auto kernel_of = [&kernel](const KernelKey& of) {
+        std::vector<Format> read;
+        for (const Param& param : kernel.params(of)) read.push_back(param.matrix.format);
+        return std::pair(kernel.call(of), read);
+      };
+      const auto wanted = kernel_of(key);
+      for (const Family& other : testing::families()) {
+        if (other.type != kernel.type || other.format == family.format) continue;
+        key.format = other.format;
+        // Of one shape in two formats, where both have it.
+        if (!check_key(key)) continue;
+        EXPECT_FALSE(kernel_of(key) == wanted) << key.text();
+      }
+    }
+    for (const FormatRow& format : formats()) {
+      if (kernel.covers(format.format)) continue;
+      const KernelKey key = testing::kernel_cases({kernel.type, format.format}).front().key;
+      const Result<void> valid = check_key(key);
+      ASSERT_FALSE(valid) << key.text();
+      EXPECT_NE(valid.error().message.find(format.name), std::string::npos);
+      EXPECT_NE(valid.error().message.find(kernel.formats), std::string::npos);
+    }
+  }
+}
+
 TEST(KernelTable, EveryTypeHasAFamily) {
   std::set<KernelType> types;
   for (const Family& family : testing::families()) types.insert(family.type);
@@ -220,6 +253,18 @@ TEST(KernelTable, ChecksNameTheField) {
       {"quantize.q4_0.k64.n1", "q4_0"},
       {"quantize.q8_k.k64.n1", "k"},
       {"argmax.f32.n4.s5", "splits"},
+      {"argmax.q4_0.n4.s2", "q4_0"},
+      {"argmax_merge.f32.s2.w1.masked", "masked"},
+      {"softmax.f16.k64.n4", "f16"},
+      {"glu.q8_0.n64", "q8_0"},
+      {"rope.bf16.h4.d64.rot64", "bf16"},
+      {"attention_merge.f16.h8.d64", "f16"},
+      {"elementwise.q4_k.n8.add", "q4_k"},
+      {"sample.f16.s2.w4", "f16"},
+      {"gemv.q4_k.k256.n8.b_q8_1_tail", "format_b"},
+      {"gemv.q3_k.k256.n8.b_q8_1", "format_b"},
+      {"gemv.f32.k256.n8.b_q8_k", "format_b"},
+      {"gemv.q4_0.k32.n8.b_q8_k", "k"},
       {"argmax_merge.f32.s2.w4", "warps"},
       {"attend.f16.h34.kvh2.d64.rot64", "heads"},
       {"attend.f16.h8.kvh2.d60.rot32", "head_dim"},

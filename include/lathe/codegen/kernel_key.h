@@ -76,7 +76,8 @@ struct KernelKey {
   int rotary = 0;    // leading values of each head that RoPE rotates
   int window = 0;    // attention sees the last `window` positions; 0 = all
   // matvec: up to two more matrices of k columns, 0 rows for those that are not there. format_b is
-  // also that of gemv's x, of the numbers dequantize makes and of those gemm_operand takes.
+  // also that of gemv's x (f32, f16, q8_1, q8_k), of the numbers dequantize makes and of those
+  // gemm_operand takes.
   int n_b = 0;
   int n_c = 0;
   Format format_b = Format::f32;
@@ -106,6 +107,7 @@ struct KernelKey {
   bool joined = false;   // matvec: x is normed and added to the residual stream before that
   bool qk_norm = false;  // attend: q and k are normed per head before they rotate
   bool batched = false;  // append_tokens, top_k, sample: each token has a sequence of its own
+  bool masked = false;   // argmax, top_k: a bit for each value says whether it may be chosen
   Pairing pairing = Pairing::adjacent;
   Activation activation = Activation::silu;
   Operation operation = Operation::copy;  // elementwise; gemm: copy or activate

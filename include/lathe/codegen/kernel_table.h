@@ -21,6 +21,9 @@ enum class Route : std::uint8_t { nvrtc, llvm, text };
 const char* route_name(Route route);
 Result<Route> route_by_name(std::string_view name);
 
+// The most shared memory that a kernel asks for: what a block has on sm_90 and sm_100.
+inline constexpr int kMostSharedBytes = 227 * 1024;
+
 // Launch shape. Blocks are one-dimensional.
 struct Geometry {
   unsigned grid_x = 1;
@@ -98,6 +101,8 @@ struct KernelRow {
   // Long names of the fields that its keys set beside type and format. All others stay at their
   // default, so that a kernel has one key.
   const char* fields;
+  // Names of the formats that its keys may have; kAnyFormat: check() says which.
+  const char* formats;
   // Ok, or why no kernel can exist for this key.
   Result<void> (*check)(const KernelKey&);
   Geometry (*geometry)(const KernelKey&);
@@ -123,7 +128,10 @@ struct KernelRow {
   double (*key_bound)(const KernelKey&) = nullptr;
 
   bool uses(std::string_view field) const;  // whether `fields` has it
+  bool covers(Format format) const;         // whether `formats` has it
 };
+// Of kernels that read weights.
+inline constexpr const char* kAnyFormat = "";
 
 std::span<const KernelRow> kernel_table();
 const KernelRow& row(KernelType type);
