@@ -130,6 +130,10 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
       ->check(CLI::IsMember({"auto", "full", "none"}))
       ->type_name("FUSION");
   add_chunk_option(app, options.chunk);
+  app.add_option("--tuning", options.tuning,
+                 "What is set in place of a choice, as executor=graph,gemv.warps=4\n"
+                 "(docs/tuning.md)")
+      ->type_name("NAME=VALUE,...");
 }
 
 void add_chunk_option(CLI::App& app, int& chunk) {

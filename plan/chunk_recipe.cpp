@@ -10,14 +10,11 @@
 #include <string_view>
 
 #include "lathe/codegen/kernel_table.h"
+#include "plan/selection.h"
 #include "plan/step_list.h"
-#include "plan/tuning.h"
 
 namespace lathe {
 namespace {
-
-constexpr int kAppendWarps = 8;
-constexpr int kAttendWarps = 4;
 
 // Bytes of what the host writes before the steps.
 std::int64_t head_bytes(const Plan& plan, const BatchShape* batch) {
@@ -39,6 +36,7 @@ class ChunkRecipe {
         grouped_(grouped && !batch),
         batch_(batch),
         tokens_(batch ? batch->rows : from.options.chunk),
+        selector_(from.options),
         head_(steps_.scratch(head_bytes(from, batch) / 4)) {}
 
   // The plan's `logits` are the head.
@@ -58,6 +56,7 @@ class ChunkRecipe {
     Plan out = from_;
     out.notes.clear();
     std::move(steps_).finish(out, {.input = {}, .logits = head_, .hidden = {}});
+    LATHE_TRY(std::move(selector_).finish(out));
     for (const Step& step : out.steps) {
       if (const auto valid = check_key(step.key); !valid) {
         Error error = Error(valid.error()).with("step", step.label);
@@ -146,7 +145,7 @@ class ChunkRecipe {
     wanted.k = key().k;
     wanted.epsilon = key().epsilon;
     wanted.joined = key().joined;
-    wanted.warps = rms_norm_warps(key().k);
+    wanted = selector_.tuned(wanted);
     const Operand x = operands(key().k);
     std::vector<Operand> given = {f32_rows(operand("x")), *norm};
     if (key().joined) {
@@ -174,9 +173,9 @@ class ChunkRecipe {
     wanted.residual = key().residual;
     wanted.gated = key().gated;
     wanted.activation = key().activation;
-    wanted.warps = kFusedWarps;
     wanted.grouped = grouped_;
-    if (batch_) share_few(wanted, from_.options.blocks);
+    wanted.blocks = batch_ ? 1 : 0;
+    wanted = selector_.tuned(wanted);
     std::vector<Operand> given;
     for (const char* name : {"weights", "weights_b", "weights_c"})
       if (const Operand* weights = find(name)) given.push_back(*weights);
@@ -197,9 +196,9 @@ class ChunkRecipe {
     KernelKey wanted = key();
     wanted.type = KernelType::append_tokens;
     wanted.tokens = tokens_;
-    wanted.warps = kAppendWarps;
     wanted.window = 0;
     wanted.splits = 1;
+    wanted = selector_.tuned(wanted);
     queries_ = steps_.scratch(std::int64_t{tokens_} * key().heads * key().head_dim / 2);
     std::vector<Operand> given = {f32_rows(operand("qkv"))};
     if (key().qk_norm) {
@@ -221,14 +220,13 @@ class ChunkRecipe {
     wanted.kv_heads = key().kv_heads;
     wanted.head_dim = key().head_dim;
     wanted.window = key().window;
-    wanted.warps = kFusedWarps;
     std::vector<Operand> given = {queries_, chunk()};
     if (batch_) {
       wanted.type = KernelType::attend_rows;
       wanted.splits = key().splits;
-      wanted.warps = kAttendWarps;
       given.push_back(places());
     }
+    wanted = selector_.tuned(wanted);
     given.push_back(operand("k_cache"));
     given.push_back(operand("v_cache"));
     if (batch_) {
@@ -259,6 +257,7 @@ class ChunkRecipe {
   const BatchShape* const batch_;
   const int tokens_;
   StepList steps_;
+  Selector selector_;
   const Operand head_;  // what the host writes before the steps
   const Step* step_ = nullptr;
   std::map<std::int64_t, Operand> f32_rows_, operand_rows_;

@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "plan/recipe.h"
+#include "plan/selection.h"
 #include "plan/step_list.h"
-#include "plan/tuning.h"
 #include "plan/weight_list.h"
 
 namespace lathe {
@@ -17,7 +17,11 @@ namespace {
 class DecoderRecipe {
  public:
   DecoderRecipe(const GgufFile& file, Plan& plan)
-      : plan_(plan), spec_(plan.spec), options_(plan.options), weights_(file) {}
+      : plan_(plan),
+        spec_(plan.spec),
+        options_(plan.options),
+        selector_(plan.options),
+        weights_(file) {}
 
   Result<void> run() {
     plan_.tables = rope_tables(spec_);
@@ -30,12 +34,12 @@ class DecoderRecipe {
     layer_ = -1;
     if (part.output == PartOutput::logits) {
       LATHE_ASSIGN(ends_.logits, head());
-      add_sampling(steps_, spec_.vocab, ends_.logits);
+      add_sampling(steps_, selector_, spec_.vocab, ends_.logits);
     }
     ends_.hidden = stream_;
     plan_.weights = std::move(weights_).take();
     std::move(steps_).finish(plan_, ends_);
-    return {};
+    return std::move(selector_).finish(plan_);
   }
 
  private:
@@ -104,15 +108,12 @@ class DecoderRecipe {
     return logits;
   }
 
-  KernelKey gemv_key(int weight) const {
+  KernelKey gemv_key(int weight) {
     const WeightSlot& slot = weights_[weight];
     KernelKey key{.type = KernelType::gemv, .format = slot.format};
     key.k = static_cast<int>(slot.k);
     key.n = static_cast<int>(slot.rows);
-    const GemvTuning tuning = gemv_tuning(key.n, key.k);
-    key.warps = tuning.warps;
-    key.rows = tuning.rows;
-    return key;
+    return selector_.tuned(key);
   }
 
   static int values(const Operand& operand) {
@@ -141,13 +142,15 @@ class DecoderRecipe {
   Result<Operand> norm(const std::string& label, const Operand& x) {
     LATHE_ASSIGN(const int weight, weights_.vector(tensor_name(number(), label), spec_.hidden));
     const Operand y = steps_.scratch(spec_.hidden);
-    add(label, norm_key(spec_, spec_.hidden, 1), {x, StepList::weight(weights_, weight), y});
+    add(label, norm_key(selector_, spec_, spec_.hidden, 1),
+        {x, StepList::weight(weights_, weight), y});
     return y;
   }
 
   Result<void> head_norm(const std::string& label, const Operand& x, int heads) {
     LATHE_ASSIGN(const int weight, weights_.vector(tensor_name(number(), label), spec_.head_dim));
-    add(label, norm_key(spec_, spec_.head_dim, heads), {x, StepList::weight(weights_, weight), x});
+    add(label, norm_key(selector_, spec_, spec_.head_dim, heads),
+        {x, StepList::weight(weights_, weight), x});
     return {};
   }
 
@@ -170,11 +173,9 @@ class DecoderRecipe {
         {k, v, StepList::position(), StepList::kv_k(layer_), StepList::kv_v(layer_)});
   }
 
-  int splits() const {
-    if (options_.attention_splits > 0) return options_.attention_splits;
+  int visible_positions() const {
     const int window = layer().window;
-    const int visible = window > 0 ? std::min(window, options_.context) : options_.context;
-    return lathe::attention_splits(spec_.kv_heads, visible);
+    return window > 0 ? std::min(window, options_.context) : options_.context;
   }
 
   Operand attend(const Operand& q) {
@@ -183,8 +184,8 @@ class DecoderRecipe {
     key.kv_heads = spec_.kv_heads;
     key.head_dim = spec_.head_dim;
     key.window = layer().window;
-    key.splits = splits();
     key.scale = spec_.attention_scale;
+    key = selector_.tuned(key, visible_positions());
     const Operand partial =
         steps_.scratch(std::int64_t{spec_.heads} * key.splits * (spec_.head_dim + 2));
     add("attention", key,
@@ -207,7 +208,7 @@ class DecoderRecipe {
       LATHE_ASSIGN(const Operand y, gemv(label, x, spec_.hidden));
       LATHE_ASSIGN(const int weight,
                    weights_.vector(tensor_name(number(), post_norm), spec_.hidden));
-      add_to_stream(post_norm, norm_key(spec_, spec_.hidden, 1),
+      add_to_stream(post_norm, norm_key(selector_, spec_, spec_.hidden, 1),
                     {y, StepList::weight(weights_, weight)});
       return {};
     }
@@ -226,6 +227,7 @@ class DecoderRecipe {
   Plan& plan_;
   const ModelSpec& spec_;
   const PlanOptions& options_;
+  Selector selector_;
   WeightList weights_;
   StepList steps_;
   StepList::Ends ends_;

@@ -12,8 +12,8 @@
 #include "lathe/codegen/kernel_table.h"
 #include "lathe/codegen/tile.h"
 #include "plan/recipe.h"
+#include "plan/selection.h"
 #include "plan/step_list.h"
-#include "plan/tuning.h"
 #include "plan/weight_list.h"
 
 namespace lathe {
@@ -22,7 +22,11 @@ namespace {
 class FusedRecipe {
  public:
   FusedRecipe(const GgufFile& file, Plan& plan)
-      : plan_(plan), spec_(plan.spec), options_(plan.options), weights_(file) {}
+      : plan_(plan),
+        spec_(plan.spec),
+        options_(plan.options),
+        selector_(plan.options),
+        weights_(file) {}
 
   Result<void> run() {
     plan_.tables = rope_tables(spec_);
@@ -36,14 +40,14 @@ class FusedRecipe {
     layer_ = -1;
     if (part.output == PartOutput::logits) {
       LATHE_ASSIGN(ends_.logits, head());
-      add_sampling(steps_, spec_.vocab, ends_.logits);
+      add_sampling(steps_, selector_, spec_.vocab, ends_.logits);
     } else if (stream_.post_norm) {
       join();
     }
     ends_.hidden = stream_.rows;
     plan_.weights = std::move(weights_).take();
     std::move(steps_).finish(plan_, ends_, false);
-    return {};
+    return std::move(selector_).finish(plan_);
   }
 
  private:
@@ -109,9 +113,7 @@ class FusedRecipe {
     key.gated = gated;
     if (gated) key.activation = spec_.activation;
     if (norm) key.epsilon = spec_.epsilon;
-    key.blocks = options_.blocks;
-    key.warps = kFusedWarps;
-    key.stages = matvec_stages(key);
+    key = selector_.tuned(key);
 
     std::vector<Operand> operands;
     for (const Matrix& m : matrices) operands.push_back(weight(m.weight));
@@ -197,10 +199,7 @@ class FusedRecipe {
     key.scale = spec_.attention_scale;
     key.qk_norm = spec_.qk_norm;
     if (key.qk_norm) key.epsilon = spec_.epsilon;
-    key.warps = kFusedWarps;
-    key.splits = std::clamp(options_.attention_splits > 0 ? options_.attention_splits
-                                                          : options_.blocks / spec_.kv_heads,
-                            1, kMaxAttentionSplits);
+    key = selector_.tuned(key);
     std::vector<Operand> operands = {qkv};
     if (spec_.qk_norm) {
       LATHE_ASSIGN(const int q_norm,
@@ -238,7 +237,7 @@ class FusedRecipe {
 
   // What the reader of the stream would do, where the part has none.
   void join() {
-    KernelKey key = norm_key(spec_, spec_.hidden, 1);
+    KernelKey key = norm_key(selector_, spec_, spec_.hidden, 1);
     key.residual = options_.part.residual;
     std::vector<Operand> operands = {stream_.rows, weight(*stream_.post_norm)};
     if (key.residual) operands.push_back(stream_.joined_to);
@@ -262,6 +261,7 @@ class FusedRecipe {
   Plan& plan_;
   const ModelSpec& spec_;
   const PlanOptions& options_;
+  Selector selector_;
   WeightList weights_;
   StepList steps_;
   Operand counters_;

@@ -10,7 +10,9 @@
 #include "lathe/plan/plan.h"
 #include "plan/decoder_recipe.h"
 #include "plan/fused_recipe.h"
+#include "plan/selection.h"
 #include "plan/tuning.h"
+#include "plan/tuning_overrides.h"
 
 namespace lathe {
 namespace {
@@ -57,11 +59,20 @@ Result<PlanOptions> resolve(PlanOptions options, const ModelSpec& spec) {
                              row(options.kv).name, fused ? ", q8_0" : ""),
                  {}};
   }
-  if (options.blocks < 1 || options.blocks > 1024) {
+  if (options.blocks < 0 || options.blocks > 1024) {
     return Error{Code::invalid_argument,
-                 fmt::format("blocks is {}; it must be 1 to 1024", options.blocks),
+                 fmt::format("blocks is {}; it must be 0 (the GPU's multiprocessors) to 1024",
+                             options.blocks),
                  {}};
   }
+  if (options.gpu.multiprocessors < 1 || options.gpu.multiprocessors > 1024) {
+    return Error{Code::invalid_argument,
+                 fmt::format("a GPU has {} multiprocessors; it must have 1 to 1024",
+                             options.gpu.multiprocessors),
+                 {}};
+  }
+  if (options.blocks > 0) options.gpu.multiprocessors = options.blocks;
+  options.blocks = options.gpu.multiprocessors;
   if (options.sequences < 1 || options.sequences > kMostSequences ||
       std::int64_t{options.sequences} * options.context > std::numeric_limits<int>::max()) {
     return Error{
@@ -165,15 +176,40 @@ Result<Plan> build(const GgufFile& file, const ModelSpec& spec, const PlanOption
   return plan;
 }
 
+// What stands in the plan's choices of which plan it is.
+Plan told(Plan plan, std::string reason, bool set) {
+  const bool fused = plan.options.fusion == Fusion::full;
+  plan.choices.insert(plan.choices.begin(),
+                      {"fusion", fused ? "full, weights in tiles" : "none, weights in blocks",
+                       std::move(reason), set});
+  return plan;
+}
+
 Result<Plan> build_either(const GgufFile& file, const ModelSpec& spec, PlanOptions options) {
-  if (options.fusion != Fusion::automatic) return build(file, spec, options);
-  options.fusion = Fusion::full;
-  Result<Plan> fused = build(file, spec, options);
-  if (fused) return fused;
+  LATHE_ASSIGN(const TuningOverrides tuning, parse_tuning(options.tuning));
+  const bool named = options.fusion != Fusion::automatic;
+  if (named || tuning.fusion) {
+    if (!named) options.fusion = *tuning.fusion;
+    LATHE_ASSIGN(Plan plan, build(file, spec, options));
+    return told(std::move(plan), "as it was set", true);
+  }
+  std::string why = why_not_fused(options.gpu);
+  if (why.empty()) {
+    options.fusion = Fusion::full;
+    Result<Plan> fused = build(file, spec, options);
+    if (fused)
+      return told(std::move(*fused),
+                  "five kernels a layer, which the model and the GPU allow, are faster", false);
+    // What was set is not to be passed over.
+    PlanOptions without = options;
+    without.tuning.clear();
+    if (!tuning.kernels.empty() && build(file, spec, without)) return std::move(fused).error();
+    why = fused.error().message;
+  }
   options.fusion = Fusion::none;
   LATHE_ASSIGN(Plan plan, build(file, spec, options));
-  plan.notes.push_back("a kernel for each operation, not five a layer: " + fused.error().message);
-  return plan;
+  plan.notes.push_back(kNotFused + why);
+  return told(std::move(plan), why, false);
 }
 
 }  // namespace

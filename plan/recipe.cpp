@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "plan/tuning.h"
-
 namespace lathe {
 
 std::string tensor_name(int layer, std::string_view label, std::string_view kind) {
@@ -21,13 +19,12 @@ HiddenStart add_hidden_start(StepList& steps, const ModelSpec& spec) {
   return start;
 }
 
-KernelKey norm_key(const ModelSpec& spec, int k, int n) {
+KernelKey norm_key(Selector& selector, const ModelSpec& spec, int k, int n) {
   KernelKey key{.type = KernelType::rms_norm};
   key.k = k;
   key.n = n;
   key.epsilon = spec.epsilon;
-  key.warps = rms_norm_warps(k);
-  return key;
+  return selector.tuned(key);
 }
 
 std::vector<Table> rope_tables(const ModelSpec& spec) {
@@ -37,17 +34,16 @@ std::vector<Table> rope_tables(const ModelSpec& spec) {
   return tables;
 }
 
-void add_sampling(StepList& steps, int vocab, const Operand& logits) {
+void add_sampling(StepList& steps, Selector& selector, int vocab, const Operand& logits) {
   KernelKey key{.type = KernelType::top_k};
   key.n = vocab;
-  key.splits = vocabulary_splits(vocab);
-  key.warps = top_k_warps(vocab, key.splits);
+  key = selector.tuned(key);
   const Operand partial = steps.scratch(std::int64_t{2} * kMaxTopK * key.splits);
   steps.add(-1, "top_k", key,
             {logits, StepList::token(), StepList::position(), StepList::sampling(), partial});
   KernelKey sample{.type = KernelType::sample};
   sample.splits = key.splits;
-  sample.warps = sample_warps(key.splits);
+  sample = selector.tuned(sample);
   steps.add(-1, "sample", sample,
             {partial, StepList::position(), StepList::sampling(), StepList::sampled()});
 }

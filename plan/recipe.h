@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lathe/plan/plan.h"
+#include "plan/selection.h"
 #include "plan/step_list.h"
 
 namespace lathe {
@@ -23,12 +24,12 @@ struct HiddenStart {
 HiddenStart add_hidden_start(StepList& steps, const ModelSpec& spec);
 
 // Of n vectors of k values.
-KernelKey norm_key(const ModelSpec& spec, int k, int n);
+KernelKey norm_key(Selector& selector, const ModelSpec& spec, int k, int n);
 
 // One for each of the spec's ropes, in their order.
 std::vector<Table> rope_tables(const ModelSpec& spec);
 
 // From `vocab` logits to the sampled token.
-void add_sampling(StepList& steps, int vocab, const Operand& logits);
+void add_sampling(StepList& steps, Selector& selector, int vocab, const Operand& logits);
 
 }  // namespace lathe

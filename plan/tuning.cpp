@@ -1,4 +1,4 @@
-// Owns the choice of every tuning field in a plan's keys.
+// Owns the measured rules for every tuning field in a plan's keys.
 #include "plan/tuning.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kNormValuesPerWarp = 4 * 32;
 constexpr int kMaxWarps = 32;
-constexpr int kBlocksWanted = 2 * 132;
+constexpr int kBlocksPerMultiprocessor = 2;
 constexpr int kPositionsPerSplit = 64;
 constexpr int kValuesPerVocabularySplit = 1024;
 constexpr int kMaxVocabularySplits = 128;
@@ -33,8 +33,8 @@ int rms_norm_warps(int k) {
   return std::clamp(ceil_div(k, kNormValuesPerWarp), 1, kMaxWarps);
 }
 
-int attention_splits(int kv_heads, int visible_positions) {
-  const int wanted = ceil_div(kBlocksWanted, kv_heads);
+int attention_splits(int kv_heads, int visible_positions, int multiprocessors) {
+  const int wanted = ceil_div(kBlocksPerMultiprocessor * multiprocessors, kv_heads);
   const int useful = ceil_div(visible_positions, kPositionsPerSplit);
   return std::clamp(std::min(wanted, useful), 1, kMaxAttentionSplits);
 }
@@ -50,7 +50,7 @@ int matvec_stages(const KernelKey& key) {
 }
 
 void share_few(KernelKey& key, int multiprocessors) {
-  constexpr int kRowsOfTwoTiles = 32, kWarpsOfARow = 4, kBlocksPerMultiprocessor = 2;
+  constexpr int kRowsOfTwoTiles = 32, kWarpsOfARow = 4;
   key.blocks = multiprocessors * kBlocksPerMultiprocessor;
   int pairs = 0;
   for (const int n : {key.n, key.n_b, key.n_c}) pairs += ceil_div(n, kRowsOfTwoTiles);

@@ -1,5 +1,5 @@
-// Owns the choice of every tuning field in a plan's keys. Each choice is valid for any shape and
-// changes speed only; measured tables replace these rules without touching the recipe.
+// Owns the measured rules for every tuning field in a plan's keys (applied by plan/selection.h).
+// Each choice is valid for any shape and changes speed only.
 #pragma once
 
 #include "lathe/codegen/kernel_key.h"
@@ -20,14 +20,16 @@ int rms_norm_warps(int k);
 inline constexpr int kMaxAttentionSplits = 64;
 
 // Parts that the visible positions are cut into. One block works on one split of one KV head: the
-// aim is two blocks for each multiprocessor of a large GPU (132), but at least 64 positions per
-// split when the cache is full, and at most kMaxAttentionSplits.
-int attention_splits(int kv_heads, int visible_positions);
+// aim is two blocks for each multiprocessor, but at least 64 positions per split when the cache is
+// full, and at most kMaxAttentionSplits.
+int attention_splits(int kv_heads, int visible_positions, int multiprocessors);
 
 // Warps of the fused kernels. With eight a thread has 255 registers, and nothing of a phase has to
 // lie in local memory: while weights stream, a spilled value took up to 8000 clocks to come back
 // (docs/performance.md, "Nothing may wait behind the weights").
 inline constexpr int kFusedWarps = 8;
+inline constexpr int kAppendWarps = 8;  // of append_tokens
+inline constexpr int kAttendWarps = 4;  // of attend_rows
 
 // Tiles under way per warp: as many as fit the shared memory of a block.
 int matvec_stages(const KernelKey& key);

@@ -9,8 +9,8 @@
 
 #include "codegen/stopwatch.h"
 #include "runtime/cuda_batch.h"
-#include "runtime/eligibility.h"
 #include "runtime/session_base.h"
+#include "runtime/session_choices.h"
 #include "runtime/session_report.h"
 #include "runtime/stream_wait.h"
 #include "runtime/trace_range.h"
@@ -80,6 +80,12 @@ Result<void> CudaBatch::prepare(const SessionOptions& options) {
                  plan_executor(*device_, rows.plan.plan, *rows.bound, kind, stream_));
   }
   report_.executor = executor_name(kind);
+  report_.choices = {{"executor", report_.executor,
+                      kind == options.executor ? "as it was set" : "one launch a step of a batch",
+                      kind == options.executor}};
+  for (const BatchLaunches& rows : rows_)
+    std::ranges::copy(rows.plan.plan.choices, std::back_inserter(report_.choices));
+  report_choices(prefill, report_);
   report_sizes(plan(), report_);
   LATHE_TRY(describe(prefill ? prefill->plan.distinct_keys() : std::vector<KernelKey>()));
   if (prefill) {
@@ -123,16 +129,15 @@ Result<std::unique_ptr<Batch>> open_batch(std::shared_ptr<const GgufFile> file,
                  {}};
   LATHE_TRY(check_stream_has_context(options.session));
   LATHE_ASSIGN(std::shared_ptr<DeviceImpl> device, device_for(options.session, platform));
-  LATHE_ASSIGN(const std::string note, why_not_fused(*device));
-  if (!note.empty()) return Error{Code::not_eligible, "No batches: " + note, {}};
   PlanOptions wanted = options.session.plan;
   wanted.fusion = Fusion::automatic;
   wanted.sequences = options.sequences;
-  LATHE_ASSIGN(wanted.blocks,
-               device->context().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
-  LATHE_ASSIGN(Plan plan, build_session_plan(*file, wanted));
+  LATHE_ASSIGN(Plan plan, plan_for(*device, *file, wanted));
   if (plan.options.fusion != Fusion::full)
-    return Error{Code::not_eligible, "No batches: " + plan.notes.back(), {}};
+    return Error{
+        Code::not_eligible,
+        "No batches: " + (plan.notes.empty() ? "fusion is none, as it was set" : plan.notes.back()),
+        {}};
   auto batch = std::make_unique<CudaBatch>(std::move(file), std::move(plan), std::move(device),
                                            options.rows, wait_limit_of(options.session));
   LATHE_TRY(batch->prepare(options.session));

@@ -29,12 +29,25 @@ Result<Context> Context::open(const Driver& driver, CUcontext borrowed, int ordi
   char name[256] = {};
   LATHE_DRIVER_CALL(driver, cuDeviceGetName, name, int(sizeof name) - 1, context.device_);
   context.device_name_ = name;
-  LATHE_ASSIGN(const int major, context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
-  LATHE_ASSIGN(const int minor, context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
-  auto target = target_for_compute_capability(major, minor);
+  LATHE_TRY(context.read_profile());
+  const int compute = context.profile_.compute;
+  auto target = target_for_compute_capability(compute / 10, compute % 10);
   if (!target) return std::move(target).error().with("device", context.device_name_);
   context.target_ = target.value();
   return context;
+}
+
+Result<void> Context::read_profile() {
+  LATHE_ASSIGN(const int major, attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+  LATHE_ASSIGN(const int minor, attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  profile_.compute = 10 * major + minor;
+  LATHE_ASSIGN(profile_.multiprocessors, attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  LATHE_ASSIGN(profile_.block_shared_bytes,
+               attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
+  LATHE_ASSIGN(profile_.multiprocessor_shared_bytes,
+               attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR));
+  LATHE_ASSIGN(profile_.cache_bytes, attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
+  return {};
 }
 
 Context::Context(Context&& other) noexcept
@@ -45,6 +58,7 @@ Context::Context(Context&& other) noexcept
       driver_version_(other.driver_version_),
       device_name_(std::move(other.device_name_)),
       target_(other.target_),
+      profile_(other.profile_),
       memory_(other.memory_),
       given_up_(other.given_up_.exchange(nullptr)) {}
 

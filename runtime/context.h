@@ -8,6 +8,7 @@
 
 #include "lathe/codegen/result.h"
 #include "lathe/codegen/target.h"
+#include "lathe/plan/gpu_profile.h"
 #include "lathe/runtime/device.h"
 #include "runtime/driver.h"
 
@@ -49,6 +50,7 @@ class Context {
   CUdevice device() const { return device_; }
   const std::string& device_name() const { return device_name_; }
   const Target& target() const { return target_; }
+  const GpuProfile& profile() const { return profile_; }
   int driver_version() const { return driver_version_; }
   Result<int> attribute(CUdevice_attribute attribute) const;
   // Where memory comes from; as DeviceOptions::memory.
@@ -58,6 +60,7 @@ class Context {
 
  private:
   explicit Context(const Driver& driver) : driver_(&driver) {}
+  Result<void> read_profile();
 
   const Driver* driver_;
   CUcontext context_ = nullptr;
@@ -66,6 +69,7 @@ class Context {
   int driver_version_ = 0;
   std::string device_name_;
   Target target_;
+  GpuProfile profile_;
   MemoryHooks memory_;
   mutable std::atomic<const Error*> given_up_ = nullptr;
 };

@@ -14,6 +14,7 @@
 #include "lathe/codegen/kernel_table.h"
 #include "runtime/binding.h"
 #include "runtime/session_base.h"
+#include "runtime/session_choices.h"
 #include "runtime/thread_team.h"
 
 namespace lathe {
@@ -59,6 +60,7 @@ class CpuSession final : public SessionBase {
   }
 
   Result<void> prepare() {
+    report_.choices.insert(report_.choices.begin(), told_of_cpu());
     LATHE_ASSIGN(scratch_, HostBuffer::allocate(plan_.arena_bytes, "scratch arena"));
     LATHE_ASSIGN(kv_, HostBuffer::allocate(kv_pool_bytes(plan_), "KV cache"));
     scratch_.poison();

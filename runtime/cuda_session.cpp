@@ -17,6 +17,7 @@
 #include "runtime/round_trip.h"
 #include "runtime/service_kernel.h"
 #include "runtime/session_base.h"
+#include "runtime/session_choices.h"
 #include "runtime/session_report.h"
 #include "runtime/stream_wait.h"
 #include "runtime/token_listener.h"
@@ -30,10 +31,11 @@ constexpr std::size_t kFewTokens = 8;  // prompts shorter than this are read tok
 
 class CudaSession final : public SessionBase {
  public:
-  CudaSession(std::shared_ptr<const GgufFile> file, Plan plan, ExecutorKind kind,
+  CudaSession(std::shared_ptr<const GgufFile> file, Plan plan, ExecutorChoice executor,
               std::shared_ptr<DeviceImpl> device, std::chrono::milliseconds limit)
-      : SessionBase(std::move(file), std::move(plan), kind),
-        kind_(kind),
+      : SessionBase(std::move(file), std::move(plan), executor.kind),
+        kind_(executor.kind),
+        choice_(std::move(executor)),
         limit_(limit),
         device_(std::move(device)) {}
 
@@ -79,6 +81,7 @@ class CudaSession final : public SessionBase {
                                  plan_.options.context));
     steps.push_back({&end_of_token_.kernel(), end_of_token_.parameters()});
     LATHE_TRY(make_executor(std::move(steps), options));
+    report_choices(prefill, report_);
     if (prefill) {
       report_.chunk = plan_.options.chunk;
       report_.scratch_bytes += prefill->plan.arena_bytes;
@@ -325,17 +328,21 @@ class CudaSession final : public SessionBase {
     report_.launches = int(steps.size());
     LATHE_ASSIGN(SessionExecutor made,
                  session_executor(*device_, plan_, *bound_, memory_->addresses(), chosen_.address(),
-                                  std::move(steps), options, stream_));
+                                  std::move(steps), choice_, options.time_steps, stream_));
     executor_ = std::move(made.executor);
     kind_ = made.kind;
     report_.executor = executor_name(kind_);
     report_.submissions = made.submissions;
     report_traffic(plan_, report_);
-    if (!made.note.empty()) report_.notes.push_back(made.note);
+    if (!made.note.empty()) report_.notes.push_back("the graph executor: " + made.note);
+    if (!made.note.empty()) choice_.told.reason = made.note;
+    choice_.told.value = report_.executor;
+    report_.choices.insert(report_.choices.begin(), choice_.told);
     return {};
   }
 
   ExecutorKind kind_;
+  ExecutorChoice choice_;
   const std::chrono::milliseconds limit_;
   // In order of use: each needs those above it.
   std::shared_ptr<DeviceImpl> device_;
@@ -363,15 +370,11 @@ Result<std::unique_ptr<Session>> open_cuda_session(std::shared_ptr<const GgufFil
                                                    const Platform& platform) {
   LATHE_TRY(check_stream_has_context(options));
   LATHE_ASSIGN(std::shared_ptr<DeviceImpl> device, device_for(options, platform));
-  LATHE_ASSIGN(Plan plan, choose_plan(*device, *file, options.plan));
-  if (options.executor == ExecutorKind::mega && plan.options.fusion != Fusion::full) {
-    return Error{Code::not_eligible,
-                 plan.notes.empty() ? "The mega executor needs a plan with Fusion::full."
-                                    : "No persistent kernel: " + plan.notes.back(),
-                 {}};
-  }
-  auto session = std::make_unique<CudaSession>(std::move(file), std::move(plan), options.executor,
-                                               std::move(device), wait_limit_of(options));
+  LATHE_ASSIGN(Plan plan, plan_for(*device, *file, options.plan));
+  LATHE_ASSIGN(ExecutorChoice executor, choose_executor(options.executor, plan));
+  auto session =
+      std::make_unique<CudaSession>(std::move(file), std::move(plan), std::move(executor),
+                                    std::move(device), wait_limit_of(options));
   LATHE_TRY(session->prepare(options));
   LATHE_TRY(session->hold_to_oracles(options));
   return std::unique_ptr<Session>(std::move(session));

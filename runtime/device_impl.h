@@ -17,6 +17,7 @@ class DeviceImpl final : public Device {
                                                   const Platform& platform);
 
   const Target& target() const override { return context_.target(); }
+  const GpuProfile& profile() const override { return context_.profile(); }
   std::string description() const override;
   std::string assembler() const override { return toolchain_->assembler().name(); }
   Result<const Kernel*> kernel(const KernelKey& key) override { return map_->get(key); }

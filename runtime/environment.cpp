@@ -8,6 +8,8 @@
 #include <limits>
 #include <string_view>
 
+#include "runtime/session_choices.h"
+
 namespace lathe {
 namespace {
 
@@ -36,6 +38,8 @@ constexpr EnvironmentVariable kVariables[] = {
      "the assembler; off: the driver's own"},
     {Variable::wait_limit, library, "LATHE_WAIT_LIMIT", "seconds or off", "300",
      "how long the GPU may work without choosing a token before it counts as hung"},
+    {Variable::tuning, library, "LATHE_TUNING", "NAME=VALUE,...", "all is chosen",
+     "what is set in place of a choice, as executor=graph,gemv.warps=4 (docs/tuning.md)"},
     {Variable::cuda_home, programs, "CUDA_HOME", "folder", "CUDA_PATH",
      "the CUDA toolkit whose bin/ptxas `dump_ptx --assemble` runs"},
     {Variable::cuda_path, programs, "CUDA_PATH", "folder", "/usr/local/cuda", "the same"},
@@ -145,6 +149,14 @@ Environment read_environment() {
     environment.wait_limit = wait_limit_of(limit);
     if (environment.wait_limit.count() == 0)
       environment.problems.push_back(problem(Variable::wait_limit, limit));
+  }
+  if (const std::string tuning = text_of(Variable::tuning); !tuning.empty()) {
+    if (const Result<void> valid = check_tuning(tuning)) {
+      environment.tuning = tuning;
+    } else {
+      environment.problems.push_back(
+          fmt::format("LATHE_TUNING counts as not set: {}.", valid.error().message));
+    }
   }
   return environment;
 }

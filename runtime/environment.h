@@ -24,6 +24,7 @@ struct Environment {
   std::string llvm;
   std::string nvjitlink;
   std::chrono::milliseconds wait_limit{};  // 0: not set; below 0: none
+  std::string tuning;                      // PlanOptions::tuning, checked
   // A sentence for each value that makes no sense; it counts as not set.
   std::vector<std::string> problems;
 };

@@ -8,6 +8,7 @@
 #include "lathe/runtime/session.h"
 #include "runtime/binding.h"
 #include "runtime/device_impl.h"
+#include "runtime/session_choices.h"
 
 namespace lathe {
 
@@ -68,7 +69,8 @@ struct SessionExecutor {
 Result<SessionExecutor> session_executor(DeviceImpl& device, const Plan& plan, BoundPlan& bound,
                                          const Addresses& addresses, CUdeviceptr history,
                                          std::vector<PreparedStep> steps,
-                                         const SessionOptions& options, CUstream stream);
+                                         const ExecutorChoice& choice, bool time_steps,
+                                         CUstream stream);
 // The same launches recorded once, replayed as one. dependencies[i] are the steps that step i waits
 // for (step_dependencies); steps that need not wait for each other run at the same time.
 Result<std::unique_ptr<Executor>> graph_executor(const Context& context,

@@ -262,8 +262,7 @@ class MegaExecutor final : public Executor {
     LATHE_DRIVER_CALL(device_.driver(), cuOccupancyMaxActiveBlocksPerMultiprocessor,
                       &per_multiprocessor, kernel_->kernel.function, program.warps * 32,
                       program.geometry().shared_bytes);
-    LATHE_ASSIGN(const int multiprocessors,
-                 device_.context().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+    const int multiprocessors = device_.profile().multiprocessors;
     if (per_multiprocessor * multiprocessors >= program.blocks) return {};
     return Error{Code::not_eligible,
                  fmt::format("no persistent kernel: {} blocks would have to run at once, and {} "

@@ -309,8 +309,7 @@ Result<void> ModuleMap::finish(Kernel& kernel, const std::string& entry) {
                     geometry.threads, kernel.info.registers, max_threads),
         {}};
   }
-  LATHE_ASSIGN(const int shared_limit,
-               context_.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
+  const int shared_limit = context_.profile().block_shared_bytes;
   const std::int64_t shared = std::int64_t{geometry.shared_bytes} + kernel.info.shared_bytes;
   if (shared > shared_limit) {
     return Error{Code::unsupported,

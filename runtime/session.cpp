@@ -7,6 +7,7 @@
 #include <new>
 
 #include "runtime/session_base.h"
+#include "runtime/session_choices.h"
 #include "runtime/session_report.h"
 
 namespace lathe {
@@ -62,6 +63,7 @@ SessionBase::SessionBase(std::shared_ptr<const GgufFile> file, Plan plan, Execut
       plan_(std::move(plan)),
       tokens_(static_cast<std::size_t>(plan_.options.context)) {
   report_.executor = executor_name(kind);
+  report_.choices = plan_.choices;
   report_sizes(plan_, report_);
   report_pass(plan_, report_);
 }
@@ -247,9 +249,7 @@ Result<std::unique_ptr<Session>> open_session(std::shared_ptr<const GgufFile> fi
     return Error{Code::invalid_argument,
                  "The cpu executor was given weights on a device, which it cannot read.",
                  {}};
-  PlanOptions wanted = options.plan;
-  if (wanted.fusion == Fusion::automatic) wanted.fusion = Fusion::none;
-  LATHE_ASSIGN(Plan plan, build_session_plan(*file, wanted));
+  LATHE_ASSIGN(Plan plan, plan_for_cpu(*file, options.plan));
   return open_cpu_session(std::move(file), std::move(plan), options);
 }
 

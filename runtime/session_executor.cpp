@@ -16,30 +16,27 @@ std::vector<PreparedStep> tail_of(const Plan& plan, std::vector<PreparedStep> st
 
 }  // namespace
 
-// The faster of mega and graph wherever both ran (docs/performance.md) was mega.
 Result<SessionExecutor> session_executor(DeviceImpl& device, const Plan& plan, BoundPlan& bound,
                                          const Addresses& addresses, CUdeviceptr history,
                                          std::vector<PreparedStep> steps,
-                                         const SessionOptions& options, CUstream stream) {
+                                         const ExecutorChoice& choice, bool time_steps,
+                                         CUstream stream) {
   SessionExecutor out;
-  out.kind = options.executor;
-  if (out.kind == ExecutorKind::automatic && plan.options.fusion != Fusion::full)
-    out.kind = ExecutorKind::graph;
-  if (out.kind == ExecutorKind::mega || out.kind == ExecutorKind::automatic) {
+  out.kind = choice.kind;
+  if (out.kind == ExecutorKind::mega) {
     std::vector<PreparedStep> tail = tail_of(plan, steps);
     out.submissions = plan.logits.bytes > 0 ? 1 : 1 + int(tail.size());
     auto mega = mega_executor(device, plan, bound, addresses, history, std::move(tail), stream);
-    if (mega || out.kind == ExecutorKind::mega || !another_executor_may_do(mega.error())) {
-      out.kind = ExecutorKind::mega;
+    if (mega || !choice.may_fall_back() || !another_executor_may_do(mega.error())) {
       LATHE_ASSIGN(out.executor, std::move(mega));
       return out;
     }
-    out.note = "the graph executor: " + mega.error().message;
+    out.note = mega.error().message;
     out.kind = ExecutorKind::graph;
   }
   if (out.kind == ExecutorKind::eager) {
     out.submissions = int(steps.size());
-    LATHE_ASSIGN(out.executor, options.time_steps
+    LATHE_ASSIGN(out.executor, time_steps
                                    ? timed_executor(device.context(), std::move(steps))
                                    : Result(eager_executor(device.context(), std::move(steps))));
     return out;

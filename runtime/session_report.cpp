@@ -6,6 +6,9 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <iterator>
+
+#include "runtime/session_choices.h"
 
 namespace lathe {
 namespace {
@@ -83,6 +86,11 @@ Result<void> report_kernels(DeviceImpl& device, const Plan& plan, const Plan* pr
   if (prefill) std::ranges::copy(prefill->distinct_keys(), std::back_inserter(keys));
   LATHE_ASSIGN(report.routes, device.routes_of(keys));
   return {};
+}
+
+void report_choices(const std::optional<PrefillPlan>& prefill, SessionReport& report) {
+  report.choices.push_back(told_of_prompts(prefill ? &prefill->plan : nullptr));
+  if (prefill) std::ranges::copy(prefill->plan.choices, std::back_inserter(report.choices));
 }
 
 void report_notes(const DeviceImpl& device, const Plan& plan, SessionReport& report) {

@@ -1,6 +1,8 @@
 // Owns what the reports of sessions and batches have in common.
 #pragma once
 
+#include <optional>
+
 #include "lathe/runtime/session.h"
 #include "runtime/device_impl.h"
 
@@ -18,6 +20,8 @@ void report_build(const DeviceImpl& device, const KernelCounts& before, double s
 // The device, and how its kernels for these plans were made. `prefill`: null where there is none.
 Result<void> report_kernels(DeviceImpl& device, const Plan& plan, const Plan* prefill,
                             SessionReport& report);
+// How prompts are read, and what was chosen for that.
+void report_choices(const std::optional<PrefillPlan>& prefill, SessionReport& report);
 // At the end of opening: the device's cache and notes, and the plan's notes, before those there
 // are.
 void report_notes(const DeviceImpl& device, const Plan& plan, SessionReport& report);

@@ -27,9 +27,6 @@ class WorkbenchImpl final : public Workbench {
 
   Result<void> prepare() {
     LATHE_ASSIGN(const ContextScope scope, context().enter());
-    LATHE_ASSIGN(multiprocessors_, context().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
-    LATHE_ASSIGN(const int cache, context().attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
-    cache_bytes_ = cache;
     LATHE_ASSIGN(stream_, create_stream(context()));
     LATHE_ASSIGN(begin_, create_event(context(), CU_EVENT_DEFAULT));
     LATHE_ASSIGN(end_, create_event(context(), CU_EVENT_DEFAULT));
@@ -37,8 +34,8 @@ class WorkbenchImpl final : public Workbench {
   }
 
   Device& device() const override { return *device_; }
-  int multiprocessors() const override { return multiprocessors_; }
-  std::int64_t cache_bytes() const override { return cache_bytes_; }
+  int multiprocessors() const override { return device_->profile().multiprocessors; }
+  std::int64_t cache_bytes() const override { return device_->profile().cache_bytes; }
 
   Result<std::int64_t> free_bytes() const override {
     LATHE_ASSIGN(const ContextScope scope, context().enter());
@@ -115,7 +112,7 @@ class WorkbenchImpl final : public Workbench {
   // Fills the cache with memory that no kernel takes. Reads leave nothing to be written back.
   Result<void> displace(int passes) {
     if (!reader_) {
-      const std::int64_t blocks = kCacheTimes * cache_bytes_ / ReadKernel::kBlockBytes + 1;
+      const std::int64_t blocks = kCacheTimes * cache_bytes() / ReadKernel::kBlockBytes + 1;
       displacing_bytes_ = blocks * ReadKernel::kBlockBytes;
       LATHE_ASSIGN(displacing_, allocate_device(context(), displacing_bytes_ + 16,
                                                 "memory that displaces the cache"));
@@ -130,8 +127,6 @@ class WorkbenchImpl final : public Workbench {
 
   // In order of use: each needs those above it.
   std::shared_ptr<DeviceImpl> device_;
-  int multiprocessors_ = 0;
-  std::int64_t cache_bytes_ = 0;
   Stream stream_;
   Event begin_, end_;
   std::vector<DeviceBuffer> buffers_;

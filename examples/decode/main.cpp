@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "examples/command_line.h"
+#include "examples/decode/choices.h"
 #include "examples/decode/generate.h"
 #include "examples/decode/open_session.h"
 #include "examples/decode/options.h"
@@ -78,8 +79,13 @@ Result<int> run(const Options& options, Clock::time_point start) {
   LATHE_ASSIGN(const std::shared_ptr<const GgufFile> file, GgufFile::open(options.model));
   // What the file and the options get wrong is told before the search for a GPU begins.
   LATHE_ASSIGN(const Plan plan, build_plan(*file, options.session.plan));
-  if (options.explain) {
+  if (options.plan) {
     LATHE_TRY(command_line::print(options.json ? plan.to_json() + "\n" : plan.to_text()));
+    return command_line::kSuccess;
+  }
+  if (options.explain) {
+    LATHE_ASSIGN(const std::vector<Selected> choices, explain_session(*file, options));
+    LATHE_TRY(command_line::print(options.json ? choices_json(choices) : choices_text(choices)));
     return command_line::kSuccess;
   }
   LATHE_ASSIGN(const Prompt prompt, make_prompt(*file, options));

@@ -22,7 +22,7 @@ constexpr const char* kFooter = R"(Examples:
   decode -m model.gguf -p - <prompt.txt --temperature 0.7 --top-p 0.9 --seed 7
   decode -m model.gguf --raw "Once upon a time" -n 64
   decode -m model.gguf --tokens 1,450,7483 -n 16 --json
-  decode -m model.gguf --plan
+  decode -m model.gguf --explain
 
 The answer goes to stdout, everything else to stderr. The last line there says how fast it went:
   tokens/s    of all tokens after the first, from wall time less what --logits and the hash take
@@ -127,13 +127,17 @@ void add_execution_options(CLI::App& app, Options& options, Names& names) {
 
 void add_output_options(CLI::App& app, Options& options) {
   std::vector<CLI::Option*> added = {
-      app.add_flag("--json", options.json,
-                   "Print one JSON object at the end: ids, text, figures; with --plan, the plan"),
+      app.add_flag(
+          "--json", options.json,
+          "Print one JSON object at the end: ids, text, figures; with --plan, the plan; with\n"
+          "--explain, the choices"),
       app.add_flag("-q,--quiet", options.quiet, "No progress, notes or last line on stderr"),
       app.add_option("--logits", options.logits_file,
                      "Write the logits there: f32, one vocabulary for each position fed")
           ->type_name("FILE"),
-      app.add_flag("--plan,--explain", options.explain, "Print the kernels of a token, and end"),
+      app.add_flag("--plan", options.plan, "Print the kernels of a token, and end"),
+      app.add_flag("--explain", options.explain,
+                   "Print what is chosen for this model and GPU, and why, and end"),
       app.add_flag("--profile", options.profile,
                    "Print what each kind of step takes of a token, each launched by itself (the\n"
                    "executors eager, which is its default, and cpu)"),
@@ -180,7 +184,7 @@ void check_options(const CLI::App& app, const Names& names, Options& options) {
   if (options.ahead > 1 && !options.logits_file.empty())
     throw CLI::ValidationError("--ahead", "it cannot go with --logits");
   const bool has_prompt = app.count("--prompt") + app.count("prompt") + app.count("--tokens") > 0;
-  if (!options.explain && !has_prompt)
+  if (!options.plan && !options.explain && !has_prompt)
     throw CLI::ValidationError("there is nothing to continue: give a prompt, or --tokens");
 }
 

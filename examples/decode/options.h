@@ -29,7 +29,8 @@ struct Options {
   std::string logits_file;
   bool json = false;
   bool quiet = false;
-  bool explain = false;
+  bool plan = false;     // print the kernels of a token, and end
+  bool explain = false;  // print what is chosen and why, and end
   bool profile = false;
   bool parity = false;
 

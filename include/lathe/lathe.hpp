@@ -217,6 +217,12 @@ class Session : public Handle<lathe_session, lathe_session_close> {
     const lathe_status status = lathe_session_get_note(get(), index, &note);
     return result_of<std::string_view>(status, note);
   }
+  // What was chosen, and why: 0 <= index < info().choice_count.
+  Result<lathe_choice> choice(int index) const {
+    auto choice = sized<lathe_choice>();
+    const lathe_status status = lathe_session_get_choice(get(), index, &choice);
+    return result_of(status, choice);
+  }
   Result<void> step(std::int32_t token) { return result_of(lathe_session_step(get(), token)); }
   Result<void> feed(std::span<const std::int32_t> tokens) {
     return result_of(lathe_session_feed(get(), tokens.data(), count(tokens.size())));

@@ -3,10 +3,13 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <memory>
+#include <string>
+#include <tuple>
 
 #include "engine.h"
 
@@ -26,7 +29,8 @@ void open_session(Session* self, const nb::handle& model, Executor executor, Fus
                   KvFormat kv_format, int context, int attention_splits, int threads, int chunk,
                   int wait_limit_ms, const nb::object& device, std::uintptr_t stream,
                   const lathe_model_part* part, double parity, bool time_steps, nb::object progress,
-                  nb::object cancel, Opening::Weights weights, const nb::object& owner) {
+                  nb::object cancel, Opening::Weights weights, const nb::object& owner,
+                  const std::string& tuning) {
   Opening opening(std::move(progress), std::move(cancel), std::move(weights));
   lathe_session_options options =
       session_options({executor, fusion, kv_format, context, attention_splits, threads, chunk,
@@ -35,6 +39,7 @@ void open_session(Session* self, const nb::handle& model, Executor executor, Fus
   options.part = part;
   options.parity = parity;
   options.time_steps = time_steps ? 1 : 0;
+  options.tuning = tuning.c_str();
   const Model& of = nb::cast<const Model&>(model);
   auto opened = unlocked([&] { return api::Session::open(of.handle, options); });
   opening.rethrow();
@@ -132,6 +137,21 @@ std::vector<std::string> notes(Session& self) {
   });
 }
 
+// What was chosen, its value, and the reason.
+using Choice = std::tuple<std::string, std::string, std::string>;
+
+std::vector<Choice> choices(Session& self) {
+  return self.use([](api::Session& session) {
+    std::vector<Choice> choices;
+    const auto info = value_of(session.info());
+    for (int i = 0; i < info.choice_count; ++i) {
+      const auto choice = value_of(session.choice(i));
+      choices.emplace_back(choice.what, choice.value, choice.reason);
+    }
+    return choices;
+  });
+}
+
 void set_sampling(Session& self, float temperature, int top_k, float top_p, float min_p,
                   float repeat_penalty, int repeat_last, std::uint64_t seed) {
   const lathe_sampling sampling =
@@ -151,14 +171,14 @@ void bind_sessions(nb::module_& module) {
           "__init__", &open_session, "model"_a, "executor"_a, "fusion"_a, "kv_format"_a,
           "context"_a, "attention_splits"_a, "threads"_a, "chunk"_a, "wait_limit_ms"_a,
           "device"_a.none(), "stream"_a, "part"_a.none(), "parity"_a, "time_steps"_a,
-          "progress"_a.none(), "cancel"_a.none(), "weights"_a, "owner"_a.none(),
+          "progress"_a.none(), "cancel"_a.none(), "weights"_a, "owner"_a.none(), "tuning"_a,
           nb::sig("def __init__(self, model: Model, executor: Executor, fusion: Fusion, kv_format: "
                   "KvFormat, context: int, attention_splits: int, threads: int, chunk: int, "
                   "wait_limit_ms: int, device: Device | None, stream: int, part: Part | None, "
                   "parity: float, time_steps: bool, progress: "
                   "collections.abc.Callable[[str, int, int], object] | None, cancel: "
                   "collections.abc.Callable[[], object] | None, weights: dict[str, tuple[int, "
-                  "int]], owner: object) -> None"))
+                  "int]], owner: object, tuning: str) -> None"))
       .def("close", &Session::close)
       .def_prop_ro("closed", &Session::closed)
       .def_prop_ro("device", session_member<&Info::device>())
@@ -190,6 +210,7 @@ void bind_sessions(nb::module_& module) {
       .def_prop_ro("tuning", session_member<&Info::tuning>())
       .def_prop_ro("parity", session_member<&Info::parity>())
       .def_prop_ro("notes", &notes)
+      .def_prop_ro("choices", &choices)
       .def(
           "step",
           [](Session& self, std::int32_t token) {

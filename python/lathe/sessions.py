@@ -30,7 +30,7 @@ class Session(_lathe.Session):
                  wait_limit: Optional[float] = None, device: Optional[Device] = None,
                  stream: Any = None, weights: Optional[Mapping[str, Any]] = None,
                  part: Optional[_lathe.Part] = None, parity: float = 0.0, time_steps: bool = False,
-                 progress: Progress = None, cancel: Optional[Cancel] = None):
+                 progress: Progress = None, cancel: Optional[Cancel] = None, tuning: str = ""):
         """Plans, builds, loads and uploads; waits for the end.
 
         context: positions of the KV cache; 0 is the model's, at most 4096. threads: of the cpu
@@ -46,7 +46,8 @@ class Session(_lathe.Session):
 
         part: None is the whole model (docs/parts.md). parity: above 0 the least cosine of what comes
         out of it and of the cpu executor for a few tokens; else it is refused. time_steps:
-        step_times() has times, of the executors EAGER and CPU."""
+        step_times() has times, of the executors EAGER and CPU. tuning: what is set in place of a
+        choice, as "executor=graph,gemv.warps=4" (docs/tuning.md); choices says what was taken."""
         handle = session_stream(stream)
         if device is None and executor != _lathe.Executor.CPU:
             device = Device(current_device())
@@ -54,7 +55,7 @@ class Session(_lathe.Session):
             super().__init__(model, executor, fusion, kv_format, context, attention_splits, threads,
                              chunk_number(chunk), limit_milliseconds(wait_limit), device, handle,
                              part, parity, time_steps, told, cancel,
-                             addresses_of(weights, device), weights)
+                             addresses_of(weights, device), weights, tuning)
 
     def __enter__(self) -> "Session":
         return self

@@ -103,6 +103,7 @@ lathe_status lathe_device_get_info(lathe_device* device, lathe_device_info* info
     LATHE_ASSIGN(DeviceObject * object, find<DeviceObject>(device));
     const KernelCounts counts = object->device->counts();
     const CacheCounts cache = object->device->cache_counts();
+    const GpuProfile& gpu = object->device->profile();
     const std::lock_guard lock(object->mutex);
     return write_struct({.struct_size = 0,
                          .description = object->description.c_str(),
@@ -117,7 +118,12 @@ lathe_status lathe_device_get_info(lathe_device* device, lathe_device_info* info
                          .cache_rejects = cache.rejects,
                          .cache_writes = cache.writes,
                          .cache_write_failures = cache.write_failures,
-                         .cache_evictions = cache.evictions},
+                         .cache_evictions = cache.evictions,
+                         .compute = gpu.compute,
+                         .multiprocessors = gpu.multiprocessors,
+                         .block_shared_bytes = gpu.block_shared_bytes,
+                         .multiprocessor_shared_bytes = gpu.multiprocessor_shared_bytes,
+                         .l2_bytes = gpu.cache_bytes},
                         info, "lathe_device_info");
   });
 }

@@ -94,6 +94,7 @@ Result<SessionOptions> session_options_of(const lathe_session_options& given) {
                  fmt::format("A wait limit of {} ms makes no sense.", given.wait_limit_ms),
                  {}};
   options.wait_limit = std::chrono::milliseconds(given.wait_limit_ms);
+  options.plan.tuning = text_or_empty(given.tuning);
   options.threads = given.threads;
   if (given.device) {
     LATHE_ASSIGN(const DeviceObject* device, find<DeviceObject>(given.device));
@@ -149,7 +150,19 @@ lathe_session_info session_info_of(const SessionReport& report, const Plan& plan
           .bytes_to_host = report.bytes_to_host,
           .graph_key = report.graph_key.c_str(),
           .tuning = report.tuning.c_str(),
-          .parity = report.parity};
+          .parity = report.parity,
+          .choice_count = std::int32_t(report.choices.size())};
+}
+
+Result<lathe_choice> choice_of(const SessionReport& report, std::int32_t index) {
+  if (index < 0 || std::size_t(index) >= report.choices.size())
+    return unknown_number("choice", index);
+  const Selected& choice = report.choices[std::size_t(index)];
+  return lathe_choice{.struct_size = 0,
+                      .what = choice.what.c_str(),
+                      .value = choice.value.c_str(),
+                      .reason = choice.reason.c_str(),
+                      .set = choice.set};
 }
 
 Result<const char*> note_of(const SessionReport& report, std::int32_t index) {

@@ -10,6 +10,7 @@ Result<SessionOptions> session_options_of(const lathe_session_options& given);
 // Its defaults stand for the zeros.
 Sampling sampling_of(const lathe_sampling& given);
 lathe_session_info session_info_of(const SessionReport& report, const Plan& plan, int launches);
+Result<lathe_choice> choice_of(const SessionReport& report, std::int32_t index);
 Result<const char*> note_of(const SessionReport& report, std::int32_t index);
 Result<Format> kv_format_of(std::int32_t number);
 std::int32_t number_of_kv_format(Format format);

@@ -42,6 +42,14 @@ lathe_status lathe_session_get_note(const lathe_session* session, std::int32_t i
   });
 }
 
+lathe_status lathe_session_get_choice(const lathe_session* session, std::int32_t index,
+                                      lathe_choice* choice) {
+  return with_session(session, [&](Session& open) -> Result<void> {
+    LATHE_ASSIGN(const lathe_choice found, choice_of(open.report(), index));
+    return write_struct(found, choice, "lathe_choice");
+  });
+}
+
 lathe_status lathe_session_step(lathe_session* session, std::int32_t token) {
   return with_session(session, [&](Session& open) { return open.step(token); });
 }

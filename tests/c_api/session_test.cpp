@@ -255,6 +255,14 @@ TEST_F(SessionFunctions, RunOnTheCallersDeviceAndStream) {
     EXPECT_EQ(info.note_count, 0);
     ASSERT_EQ(lathe_session_get_info(automatic.get(), &info), LATHE_OK);
     EXPECT_STREQ(info.executor, "mega");
+    auto choice = api::sized<lathe_choice>();
+    ASSERT_GT(info.choice_count, 3);
+    ASSERT_EQ(lathe_session_get_choice(automatic.get(), 0, &choice), LATHE_OK);
+    EXPECT_STREQ(choice.what, "executor");
+    EXPECT_STREQ(choice.value, "mega");
+    EXPECT_EQ(choice.set, 0);
+    EXPECT_REFUSED(lathe_session_get_choice(automatic.get(), info.choice_count, &choice),
+                   LATHE_INVALID_ARGUMENT, "choice");
     fake.reset_counts();
     const std::int32_t prompt[] = {3, 77, 5};
     for (const SessionHandle* session : {&cpu, &gpu})

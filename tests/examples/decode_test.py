@@ -109,8 +109,20 @@ class Text(DecodeTest):
 
     def test_plan_needs_no_prompt(self):
         self.assertIn("gemv.f32.k64.n96", self.decode("--plan").stdout)
-        plan = json.loads(self.decode("--explain", "--json", "--kv", "f16").stdout)
+        plan = json.loads(self.decode("--plan", "--json", "--kv", "f16").stdout)
         self.assertEqual(plan["options"]["kv"], "f16")
+
+    def test_explain_says_what_is_chosen_and_why(self):
+        lines = self.decode("--explain").stdout.splitlines()
+        self.assertRegex(lines[0], r"^executor +cpu +as it was set$")
+        self.assertRegex(lines[1], r"^fusion +none, weights in blocks +oracles read blocks")
+        self.assertRegex("\n".join(lines), r"\ngemv\.f32\.k64\.n96\.w4 +warps 4, rows 1 +the fastest")
+        told = json.loads(self.decode("--explain", "--json", "--tuning", "gemv.warps=2").stdout)
+        gemvs = [choice for choice in told if choice["what"].startswith("gemv")]
+        self.assertTrue(gemvs)
+        for choice in gemvs:
+            self.assertTrue(choice["set"])
+            self.assertTrue(choice["value"].startswith("warps 2"))
 
 
 class Tokens(DecodeTest):

@@ -222,12 +222,12 @@ TEST(Plan, RopeTableHoldsRevolutionsInTwoFloats) {
 }
 
 TEST(Tuning, AttentionSplitsFillALargeGpuButNotATinyContext) {
-  EXPECT_EQ(attention_splits(8, 1), 1);
-  EXPECT_EQ(attention_splits(8, 64), 1);
-  EXPECT_EQ(attention_splits(8, 65), 2);
-  EXPECT_GE(attention_splits(8, 32768) * 8, 2 * 132);
-  EXPECT_EQ(attention_splits(1, 1 << 20), kMaxAttentionSplits);
-  EXPECT_EQ(attention_splits(1024, 32768), 1);
+  EXPECT_EQ(attention_splits(8, 1, 132), 1);
+  EXPECT_EQ(attention_splits(8, 64, 132), 1);
+  EXPECT_EQ(attention_splits(8, 65, 132), 2);
+  EXPECT_GE(attention_splits(8, 32768, 132) * 8, 2 * 132);
+  EXPECT_EQ(attention_splits(1, 1 << 20, 132), kMaxAttentionSplits);
+  EXPECT_EQ(attention_splits(1024, 32768, 132), 1);
 }
 
 TEST(Tuning, AWindowLimitsTheSplits) {

@@ -3,27 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <set>
 #include <string>
+
+#include "tests/runtime/set_variable.h"
 
 namespace lathe {
 namespace {
 
-// Sets a variable for the length of a test.
-class SetVariable {
- public:
-  SetVariable(const char* name, const char* value) : name_(name) {
-    if (const char* old = std::getenv(name)) old_ = old, had_ = true;
-    value ? ::setenv(name, value, 1) : ::unsetenv(name);
-  }
-  ~SetVariable() { had_ ? ::setenv(name_, old_.c_str(), 1) : ::unsetenv(name_); }
-
- private:
-  const char* name_;
-  std::string old_;
-  bool had_ = false;
-};
+using testing::SetVariable;
 
 TEST(Environment, TheCacheDirectoryHasAnOrder) {
   const SetVariable home("HOME", "/home/somebody");
@@ -85,6 +73,19 @@ TEST(Environment, TheWaitLimitIsInSeconds) {
     const SetVariable limit("LATHE_WAIT_LIMIT", value);
     EXPECT_EQ(read_environment().wait_limit.count(), 0) << value;
     EXPECT_EQ(read_environment().problems.size(), 1u) << value;
+  }
+}
+
+TEST(Environment, ATuningIsCheckedWhenItIsRead) {
+  const SetVariable good("LATHE_TUNING", "executor=mega,gemv.warps=4");
+  EXPECT_EQ(read_environment().tuning, "executor=mega,gemv.warps=4");
+  EXPECT_TRUE(read_environment().problems.empty());
+  for (const char* value : {"gemv.warps", "gemv.colour=2", "executor=fastest", "executor=cpu"}) {
+    const SetVariable bad("LATHE_TUNING", value);
+    const Environment environment = read_environment();
+    EXPECT_EQ(environment.tuning, "") << value;
+    ASSERT_EQ(environment.problems.size(), 1u) << value;
+    EXPECT_NE(environment.problems[0].find("LATHE_TUNING counts as not set"), std::string::npos);
   }
 }
 

@@ -157,6 +157,7 @@ typedef struct lathe_session_options {
                   // pass of the whole model for each
   int32_t time_steps;  // 1: lathe_session_get_step_times has the steps' times; eager and cpu only
   int32_t reserved;    // 0
+  const char* tuning;  // what is set in place of a choice (docs/tuning.md); NULL: LATHE_TUNING
 } lathe_session_options;
 
 typedef struct lathe_session_info {
@@ -188,7 +189,17 @@ typedef struct lathe_session_info {
   const char* graph_key;    // the same for plans that record the same graph
   const char* tuning;       // "132 blocks of 8 warps, 4 tiles ahead, attention in 16 splits"
   double parity;            // the cosine, where lathe_session_options::parity asked for it
+  int32_t choice_count;     // what was chosen for it, and why
 } lathe_session_info;
+
+// One thing that was chosen; texts are valid while the session is.
+typedef struct lathe_choice {
+  size_t struct_size;
+  const char* what;    // the key of a kernel, "executor", "fusion" or "prompts"
+  const char* value;   // "mega", "warps 8, rows 2"
+  const char* reason;  // a part of a sentence
+  int32_t set;         // by the caller or the environment, and not chosen
+} lathe_choice;
 
 // Plans, builds, loads and uploads; waits for the end. options may be NULL. Needs the model's
 // handle no longer than the call, and its file or bytes as long as the session.
@@ -203,6 +214,9 @@ LATHE_API lathe_status lathe_session_get_info(const lathe_session* session,
 // 0 <= index < note_count.
 LATHE_API lathe_status lathe_session_get_note(const lathe_session* session, int32_t index,
                                               const char** note);
+// 0 <= index < choice_count.
+LATHE_API lathe_status lathe_session_get_choice(const lathe_session* session, int32_t index,
+                                                lathe_choice* choice);
 
 // Decodes one token at the next position. On a GPU it returns before the work is done, which stands
 // in order on the session's stream. LATHE_OUT_OF_RANGE, and nothing decoded, for a token outside

@@ -181,6 +181,11 @@ typedef struct lathe_device_info {
   int64_t cache_writes;          // written
   int64_t cache_write_failures;  // and not written: a full disk, no permission ...
   int64_t cache_evictions;       // removed to stay under the cap
+  int32_t compute;               // compute capability times ten: 90
+  int32_t multiprocessors;
+  int32_t block_shared_bytes;           // shared memory that a block may ask for
+  int32_t multiprocessor_shared_bytes;  // that the blocks of a multiprocessor share
+  int64_t l2_bytes;
 } lathe_device_info;
 
 // options may be NULL. Loads the driver on the first call; LATHE_NO_DRIVER says what is missing.

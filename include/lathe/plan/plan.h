@@ -11,6 +11,7 @@
 #include "lathe/codegen/result.h"
 #include "lathe/codegen/sampling.h"
 #include "lathe/plan/gguf.h"
+#include "lathe/plan/gpu_profile.h"
 #include "lathe/plan/model_spec.h"
 #include "lathe/plan/part.h"
 
@@ -89,7 +90,7 @@ struct Table {
 
 // How many kernels a layer is cut into.
 enum class Fusion : std::uint8_t {
-  automatic,  // full where the model, and in a session the device, allow it; else none
+  automatic,  // full where the model and the GPU allow it; else none
   none,       // one for each operation, weights as the file's blocks; any format, any shape
   full,       // five, on weights in tiles: qkv, attention, output, gate and up, down
 };
@@ -99,7 +100,12 @@ inline constexpr int kDefaultContext = 4096;  // or what the model was trained f
 
 struct PlanOptions {
   Fusion fusion = Fusion::automatic;
-  int blocks = 132;  // Fusion::full: blocks that share the rows, one for each multiprocessor
+  GpuProfile gpu = {};  // that it is for; a session takes its device's
+  int blocks = 0;       // in place of the GPU's multiprocessors, 1 to 1024; 0 = as many as it has
+  // What is set in place of a choice, with commas between: "gemv.warps=4,matvec.stages=6,
+  // fusion=none". `lathe variables` and docs/tuning.md have all names. `executor` and `fusion`
+  // count where they are left to be chosen. Empty: a session takes LATHE_TUNING.
+  std::string tuning = {};
   // Positions the KV cache holds, at most what the model was trained for; 0 = kDefaultContext.
   int context = 0;
   // f32, or f16 in half the memory. f16 rounds keys and values to 11 bits, which moves the logits
@@ -135,6 +141,7 @@ struct Plan {
   std::vector<WeightSlot> weights;
   std::vector<Table> tables;
   std::vector<std::string> notes;  // why a choice left to the plan fell as it did
+  std::vector<Selected> choices;   // what was chosen for its kernels, and why
   std::int64_t arena_bytes = 0;
   std::int64_t counter_bytes = 0;
   // In the arena, each without bytes where there is none. A part that takes hidden states has them

@@ -16,6 +16,7 @@
 #include "lathe/codegen/kernel_key.h"
 #include "lathe/codegen/result.h"
 #include "lathe/codegen/target.h"
+#include "lathe/plan/gpu_profile.h"
 #include "lathe/runtime/cache.h"
 #include "lathe/runtime/log.h"
 
@@ -92,6 +93,7 @@ class Device {
   virtual ~Device() = default;
 
   virtual const Target& target() const = 0;
+  virtual const GpuProfile& profile() const = 0;
   virtual std::string description() const = 0;  // "NVIDIA H200, sm_90a, driver 13.0"
   virtual std::string assembler() const = 0;    // "nvJitLink 13.0 (libnvJitLink.so.13)"
 

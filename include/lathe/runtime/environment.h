@@ -24,6 +24,7 @@ enum class Variable : std::uint8_t {
   llvm,
   nvjitlink,
   wait_limit,
+  tuning,
   cuda_home,
   cuda_path,
   path,

@@ -107,6 +107,7 @@ struct SessionReport {
   std::string tuning;  // "132 blocks of 8 warps, 4 tiles ahead, attention in 16 splits"
   double parity = 0;   // the cosine, where SessionOptions::parity asked for it
   std::vector<std::string> notes;
+  std::vector<Selected> choices;  // executor, plan, tuning of kernels: what was taken, and why
 };
 
 enum class HiddenState : std::uint8_t {
@@ -127,6 +128,10 @@ class Session {
   // Builds, loads and uploads everything. Afterwards step() allocates nothing.
   static Result<std::unique_ptr<Session>> open(std::shared_ptr<const GgufFile> file,
                                                const SessionOptions& options);
+  // What open() would choose: no kernel is built, no weight uploaded. Opens the device where the
+  // options have none. Whether a persistent kernel can be loaded, and does not leave the session to
+  // the graph executor, shows in open() alone.
+  static Result<std::vector<Selected>> explain(const GgufFile& file, const SessionOptions& options);
   // Waits for the work on its stream, but not for a hung one, nor while the stream is captured: the
   // work must then be over already.
   virtual ~Session() = default;

@@ -1,0 +1,32 @@
+// Owns what is set in place of a choice: its text and what may be set at all.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/codegen/kernel_key.h"
+#include "lathe/plan/plan.h"
+
+namespace lathe {
+
+struct TuningOverride {
+  KernelType type = KernelType::gemv;
+  const KeyField* field = nullptr;
+  int value = 0;
+
+  std::string text() const;  // "gemv.warps=4"
+};
+
+struct TuningOverrides {
+  std::vector<TuningOverride> kernels;  // each field of a type once
+  std::optional<Fusion> fusion;
+  std::string executor;  // a name that the runtime knows or refuses; empty: not set
+};
+
+// Of PlanOptions::tuning: words of the form TYPE.FIELD=NUMBER, fusion=none|full or executor=NAME
+// with commas between them. invalid_argument: a sentence that names the word.
+Result<TuningOverrides> parse_tuning(std::string_view text);
+
+}  // namespace lathe

@@ -1,0 +1,129 @@
+// Owns what a session chooses by its device.
+#include "runtime/session_choices.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "plan/selection.h"
+#include "plan/tuning_overrides.h"
+#include "runtime/environment.h"
+#include "runtime/session_base.h"
+#include "runtime/weights.h"
+
+namespace lathe {
+namespace {
+
+Result<ExecutorKind> executor_of_tuning(const std::string& name) {
+  LATHE_ASSIGN(const ExecutorKind kind, executor_by_name(name));
+  if (kind != ExecutorKind::cpu && kind != ExecutorKind::automatic) return kind;
+  return Error{
+      Code::invalid_argument,
+      fmt::format("the tuning 'executor={}' is none of executor=eager, graph and mega", name),
+      {}};
+}
+
+Result<void> take_environment(PlanOptions& options) {
+  if (options.tuning.empty()) options.tuning = read_environment().tuning;
+  return check_tuning(options.tuning);
+}
+
+Result<std::vector<Selected>> choices_of(const GgufFile& file, const SessionOptions& options,
+                                         const Platform& platform) {
+  if (options.executor == ExecutorKind::cpu) {
+    LATHE_ASSIGN(Plan plan, plan_for_cpu(file, options.plan));
+    plan.choices.insert(plan.choices.begin(), told_of_cpu());
+    return std::move(plan.choices);
+  }
+  LATHE_ASSIGN(const std::shared_ptr<DeviceImpl> device, device_for(options, platform));
+  LATHE_ASSIGN(Plan plan, plan_for(*device, file, options.plan));
+  LATHE_ASSIGN(const ExecutorChoice executor, choose_executor(options.executor, plan));
+  std::vector<Selected> choices = {executor.told};
+  std::ranges::move(plan.choices, std::back_inserter(choices));
+  const Result<PrefillPlan> prefill =
+      build_prefill_plan(plan, multiplies_in_groups(device->target()));
+  choices.push_back(told_of_prompts(prefill ? &prefill->plan : nullptr));
+  if (prefill) std::ranges::copy(prefill->plan.choices, std::back_inserter(choices));
+  return choices;
+}
+
+}  // namespace
+
+Result<void> check_tuning(std::string_view text) {
+  LATHE_ASSIGN(const TuningOverrides tuning, parse_tuning(text));
+  if (!tuning.executor.empty()) LATHE_TRY(executor_of_tuning(tuning.executor));
+  return {};
+}
+
+Result<Plan> plan_for(const DeviceImpl& device, const GgufFile& file, PlanOptions options) {
+  options.gpu = device.profile();
+  LATHE_TRY(take_environment(options));
+  LATHE_ASSIGN(Plan plan, build_session_plan(file, options));
+  if (plan.options.fusion != Fusion::full || plan.choices.front().set) return plan;
+  Result<void> covered = device.kernels().check_covered(plan.distinct_keys());
+  if (covered) covered = device.kernels().check_covered(BoundWeights::keys(plan));
+  if (covered) return plan;
+  options.fusion = Fusion::none;
+  LATHE_ASSIGN(plan, build_session_plan(file, options));
+  plan.notes.push_back(kNotFused + covered.error().message);
+  plan.choices.front().reason = covered.error().message;
+  plan.choices.front().set = false;
+  return plan;
+}
+
+Result<Plan> plan_for_cpu(const GgufFile& file, PlanOptions options) {
+  LATHE_TRY(take_environment(options));
+  LATHE_ASSIGN(const TuningOverrides tuning, parse_tuning(options.tuning));
+  if (options.fusion != Fusion::automatic || tuning.fusion)
+    return build_session_plan(file, options);
+  options.fusion = Fusion::none;
+  LATHE_ASSIGN(Plan plan, build_session_plan(file, options));
+  plan.choices.front().reason = "oracles read blocks, also those behind tiles";
+  plan.choices.front().set = false;
+  return plan;
+}
+
+// The faster of mega and graph wherever both ran (docs/performance.md) was mega.
+Result<ExecutorChoice> choose_executor(ExecutorKind wanted, const Plan& plan) {
+  const bool fused = plan.options.fusion == Fusion::full;
+  ExecutorChoice choice{wanted, {"executor", {}, "as it was set", true}};
+  if (wanted == ExecutorKind::automatic) {
+    LATHE_ASSIGN(const TuningOverrides tuning, parse_tuning(plan.options.tuning));
+    if (!tuning.executor.empty()) {
+      LATHE_ASSIGN(choice.kind, executor_of_tuning(tuning.executor));
+    } else if (fused) {
+      choice = {ExecutorKind::mega,
+                {"executor", {}, "the fastest for every model measured", false}};
+    } else {
+      choice = {ExecutorKind::graph,
+                {"executor", {}, "a persistent kernel needs five kernels a layer", false}};
+    }
+  }
+  choice.told.value = executor_name(choice.kind);
+  if (choice.kind != ExecutorKind::mega || fused) return choice;
+  return Error{Code::not_eligible,
+               plan.notes.empty() ? "The mega executor needs a plan with Fusion::full."
+                                  : "No persistent kernel: " + plan.notes.back(),
+               {}};
+}
+
+Selected told_of_cpu() {
+  return {"executor", executor_name(ExecutorKind::cpu), "as it was set", true};
+}
+
+Selected told_of_prompts(const Plan* prefill) {
+  if (!prefill) return {"prompts", "token by token", "there is no plan for many tokens", false};
+  return {"prompts", fmt::format("{} tokens at once", prefill->options.chunk),
+          "PlanOptions::chunk, at most the context", false};
+}
+
+Result<std::vector<Selected>> Session::explain(const GgufFile& file,
+                                               const SessionOptions& options) {
+  try {
+    return choices_of(file, options, Platform{});
+  } catch (const std::bad_alloc&) {
+    return Error{Code::out_of_memory, "There is no host memory to explain the session.", {}};
+  }
+}
+
+}  // namespace lathe

@@ -1,0 +1,35 @@
+// Owns what a session chooses by its device: which plan, which executor, and how that is told.
+#pragma once
+
+#include <string_view>
+
+#include "lathe/runtime/session.h"
+#include "runtime/device_impl.h"
+
+namespace lathe {
+
+// invalid_argument: why this cannot be PlanOptions::tuning.
+Result<void> check_tuning(std::string_view text);
+
+// The plan for this device, set as LATHE_TUNING says where the options set nothing.
+// Fusion::automatic takes the fused one where the device can run it and the device's routes make
+// every kernel of it, else the other, with a note that says why. Builds and loads nothing.
+Result<Plan> plan_for(const DeviceImpl& device, const GgufFile& file, PlanOptions options);
+// The same for the cpu executor.
+Result<Plan> plan_for_cpu(const GgufFile& file, PlanOptions options);
+
+struct ExecutorChoice {
+  ExecutorKind kind = ExecutorKind::graph;
+  Selected told;
+
+  bool may_fall_back() const { return !told.set; }  // to graph, where a kernel cannot be had
+};
+// Which executor runs the plan. not_eligible: why the one that was named cannot.
+Result<ExecutorChoice> choose_executor(ExecutorKind wanted, const Plan& plan);
+
+// Of a session that was opened on the CPU.
+Selected told_of_cpu();
+// How prompts are read: `prefill` null, token by token.
+Selected told_of_prompts(const Plan* prefill);
+
+}  // namespace lathe

@@ -1,0 +1,120 @@
+// Holds sessions to what they say they chose, and to what was set in place of a choice.
+#include "runtime/session_choices.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "runtime/session_base.h"
+#include "tests/runtime/fake_driver.h"
+#include "tests/runtime/set_variable.h"
+#include "tests/runtime/tiny_model.h"
+
+namespace lathe::testing {
+namespace {
+
+SessionOptions options_for(ExecutorKind executor, const char* tuning = "") {
+  SessionOptions options;
+  options.executor = executor;
+  options.plan.context = 32;
+  options.plan.tuning = tuning;
+  options.disk_cache = false;
+  return options;
+}
+
+// The session's choice of this, or nothing.
+Selected choice(const Session& session, std::string_view what) {
+  for (const Selected& found : session.report().choices)
+    if (found.what.starts_with(what)) return found;
+  return {};
+}
+
+TEST(SessionChoices, ASessionTellsItsExecutorAndItsKernels) {
+  FakeDriver fake;
+  const auto session =
+      open_session(make_model(1), options_for(ExecutorKind::automatic), fake.platform());
+  ASSERT_TRUE(session) << session.error().text();
+  EXPECT_EQ((*session)->report().choices.front().what, "executor");
+  EXPECT_EQ(choice(**session, "executor").value, "mega");
+  EXPECT_FALSE(choice(**session, "executor").set);
+  EXPECT_TRUE(choice(**session, "fusion").value.starts_with("full"));
+  EXPECT_NE(choice(**session, "matvec").value.find("blocks 4, "), std::string::npos);
+  EXPECT_EQ(choice(**session, "prompts").value, "32 tokens at once");
+  EXPECT_NE(choice(**session, "matmul").value, "");
+}
+
+TEST(SessionChoices, AFallbackStandsAmongThem) {
+  FakeDriver fake({.blocks_per_multiprocessor = 0});
+  const auto session =
+      open_session(make_model(1), options_for(ExecutorKind::automatic), fake.platform());
+  ASSERT_TRUE(session) << session.error().text();
+  EXPECT_EQ(choice(**session, "executor").value, "graph");
+  EXPECT_NE(choice(**session, "executor").reason.find("have to run at once"), std::string::npos);
+}
+
+TEST(SessionChoices, WhatIsSetIsTaken) {
+  FakeDriver fake;
+  const auto session = open_session(
+      make_model(1), options_for(ExecutorKind::automatic, "executor=eager,matvec.stages=1"),
+      fake.platform());
+  ASSERT_TRUE(session) << session.error().text();
+  EXPECT_EQ((*session)->report().executor, "eager");
+  EXPECT_TRUE(choice(**session, "executor").set);
+  EXPECT_TRUE(choice(**session, "matvec").value.ends_with("stages 1"));
+}
+
+TEST(SessionChoices, AnExecutorInCodeCountsMoreThanATuning) {
+  FakeDriver fake;
+  const auto session = open_session(
+      make_model(1), options_for(ExecutorKind::graph, "executor=eager"), fake.platform());
+  ASSERT_TRUE(session) << session.error().text();
+  EXPECT_EQ((*session)->report().executor, "graph");
+}
+
+TEST(SessionChoices, TheEnvironmentSetsWhatTheOptionsDoNot) {
+  const SetVariable variable("LATHE_TUNING", "executor=eager,fusion=none,gemv.warps=2");
+  FakeDriver fake;
+  for (const char* tuning : {"", "executor=graph"}) {
+    const auto session =
+        open_session(make_model(1), options_for(ExecutorKind::automatic, tuning), fake.platform());
+    ASSERT_TRUE(session) << session.error().text();
+    EXPECT_EQ((*session)->report().executor, *tuning ? "graph" : "eager");
+    EXPECT_EQ(choice(**session, "gemv").value.starts_with("warps 2"), !*tuning);
+  }
+}
+
+TEST(SessionChoices, WhatCannotBeIsRefusedBeforeAnyLaunch) {
+  FakeDriver fake;
+  for (const auto& [tuning, part] :
+       {std::pair("executor=cpu", "none of executor=eager, graph and mega"),
+        std::pair("executor=best", "no executor \"best\""),
+        std::pair("matvec.stages=17", "not possible"),
+        std::pair("executor=mega,fusion=none", "needs a plan with Fusion::full")}) {
+    const auto session =
+        open_session(make_model(1), options_for(ExecutorKind::automatic, tuning), fake.platform());
+    ASSERT_FALSE(session) << tuning;
+    EXPECT_NE(session.error().message.find(part), std::string::npos) << session.error().text();
+    EXPECT_EQ(fake.calls("cuLaunchKernel"), 0);
+    EXPECT_EQ(fake.leaks(), "");
+  }
+}
+
+TEST(SessionChoices, ASessionOnTheCpuHasThemToo) {
+  const auto session = Session::open(make_model(1), options_for(ExecutorKind::cpu));
+  ASSERT_TRUE(session) << session.error().text();
+  EXPECT_EQ(choice(**session, "executor").value, "cpu");
+  const auto explained = Session::explain(*make_model(1), options_for(ExecutorKind::cpu));
+  ASSERT_TRUE(explained);
+  EXPECT_EQ(*explained, (*session)->report().choices);
+}
+
+TEST(SessionChoices, ADevicesFiguresAreTheDrivers) {
+  FakeDriver fake({.compute = 120, .multiprocessors = 7});
+  const auto device = DeviceImpl::open({.disk_cache = false}, fake.platform());
+  ASSERT_TRUE(device) << device.error().text();
+  EXPECT_EQ((*device)->profile().compute, 120);
+  EXPECT_EQ((*device)->profile().multiprocessors, 7);
+}
+
+}  // namespace
+}  // namespace lathe::testing
