@@ -58,7 +58,7 @@ function(lathe_compile_quickly name)
 endfunction()
 
 # One executable of GoogleTest tests, found by ctest one by one. THREADS: the preset `threads` builds
-# it, and ./check runs it under ThreadSanitizer.
+# it, and ./check --threads runs it under ThreadSanitizer.
 function(lathe_test name)
   cmake_parse_arguments(PARSE_ARGV 1 test THREADS "" "")
   add_executable(${name} ${test_UNPARSED_ARGUMENTS})
