@@ -52,6 +52,10 @@ class RecordingSession final : public Session {
   }
   Result<double> read_rate() override { return 0.0; }
   // What no measurement asks for.
+  Result<void> step_hidden(std::span<const float>, std::int32_t) override { return nothing(); }
+  Result<void> read_hidden(HiddenState, std::span<float>) override { return nothing(); }
+  Result<std::vector<double>> step_times() override { return nothing(); }
+  Result<RoundTrip> submit_round_trip(int) override { return nothing(); }
   Result<void> read_logits(int, std::span<float>) override { return nothing(); }
   Result<std::int32_t> choose(TokenSet) override { return nothing(); }
   Result<int> generate_constrained(std::int32_t, std::span<std::int32_t>,
