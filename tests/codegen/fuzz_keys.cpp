@@ -162,7 +162,9 @@ int main(int argc, char** argv) {
   app.add_option("--first", options.first, "The number of the first");
   app.add_option("--seed", options.seed, "Which keys");
   app.add_option("--workers", options.workers, "Processes")->check(CLI::Range(1, 256));
-  app.add_option("--route", options.routes, "Of nvrtc, llvm, text")->delimiter(',');
+  app.add_option("--route", options.routes, "Of nvrtc, llvm, text")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"nvrtc", "llvm", "text"}));
   app.add_option("--seconds", options.seconds, "After which no key is begun");
   app.add_option("--most-mb", options.most_bytes, "Of a kernel's arguments, to run it");
   app.add_option("--most-mops", options.most_operations, "Million operations, to run a kernel");

@@ -101,7 +101,10 @@ PoolOutcome share_out(const PoolOptions& options,
         start(i);
       } else {
         --left;
-        if (last < 0 && status != 0 && !again) on_lost(workers[i].next, death(status, false));
+        if (last < 0 && status != 0 && !again) {
+          ++out.lost;  // a whole process, before its first number or between two
+          on_lost(workers[i].next, death(status, false));
+        }
       }
     }
     out.done = 0;

@@ -18,7 +18,7 @@ struct PoolOptions {
 
 struct PoolOutcome {
   std::int64_t done = 0;  // numbers, those of lost processes among them
-  std::int64_t lost = 0;
+  std::int64_t lost = 0;  // numbers, and processes that died before they began one
 };
 
 // Calls make_work() once in each process, and what it returns with each of the process's numbers.

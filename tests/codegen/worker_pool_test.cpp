@@ -46,6 +46,20 @@ TEST(WorkerPool, WhatDiesOrHangsCostsItsNumberOnly) {
   munmap(memory, kNumbers * sizeof(int));
 }
 
+TEST(WorkerPool, ProcessesThatNeverBeginAreLost) {
+  int told = 0;
+  const PoolOutcome outcome = share_out(
+      {.workers = 2, .past = 10}, [](int) -> std::function<bool(std::int64_t)> { _exit(3); },
+      [&](std::int64_t, const std::string& how) {
+        EXPECT_NE(how.find("status 3"), std::string::npos) << how;
+        ++told;
+      },
+      [](std::int64_t) {});
+  EXPECT_EQ(told, 2);
+  EXPECT_EQ(outcome.done, 0);
+  EXPECT_EQ(outcome.lost, 2);
+}
+
 TEST(WorkerPool, BeginsNothingAfterItsTime) {
   const PoolOutcome outcome = share_out(
       {.workers = 2, .past = 1000, .most = std::chrono::seconds(0)},
