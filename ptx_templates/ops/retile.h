@@ -65,7 +65,7 @@ LATHE_DEVICE void store_u32(u8* p, u32 v) {
   *reinterpret_cast<u32*>(p) = v;
 }
 LATHE_DEVICE void store_u64(u8* p, u32 low, u32 high) {
-  *reinterpret_cast<u64*>(p) = static_cast<u64>(high) << 32 | low;
+  *reinterpret_cast<u32x2*>(p) = {low, high};
 }
 LATHE_DEVICE void store_chunk(u8* section, int chunk, int lane, const u32* words) {
   const u32x4 v = {words[0], words[1], words[2], words[3]};
