@@ -144,21 +144,25 @@ Result<void> DiskCache::make_room(std::int64_t bytes) const {
                              options_.cap_bytes),
                  {}};
   }
-  std::lock_guard lock(shared_->mutex);
-  shared_->in_flight += bytes;
-  shared_->unseen += bytes;
-  if (shared_->looked && shared_->unseen <= options_.cap_bytes / kPartUnseen) return {};
-  trim_to(std::max<std::int64_t>(target - shared_->in_flight, 0));
-  shared_->looked = true;
-  shared_->unseen = shared_->in_flight;
+  Evicted evicted;
+  {
+    std::lock_guard lock(shared_->mutex);
+    shared_->in_flight += bytes;
+    shared_->unseen += bytes;
+    if (shared_->looked && shared_->unseen <= options_.cap_bytes / kPartUnseen) return {};
+    evicted = trim_to(std::max<std::int64_t>(target - shared_->in_flight, 0));
+    shared_->looked = true;
+    shared_->unseen = shared_->in_flight;
+  }
+  tell(evicted);  // without the lock: a hook may wait for a thread that asks for trouble()
   return {};
 }
 
 void DiskCache::trim() const {
-  if (!options_.read_only) trim_to(options_.cap_bytes);
+  if (!options_.read_only) tell(trim_to(options_.cap_bytes));
 }
 
-void DiskCache::trim_to(std::int64_t bytes) const {
+DiskCache::Evicted DiskCache::trim_to(std::int64_t bytes) const {
   struct File {
     std::string path;
     struct stat info;
@@ -175,7 +179,7 @@ void DiskCache::trim_to(std::int64_t bytes) const {
     const bool stale = now - info.st_mtime > kStaleTemporarySeconds;
     if (!stale || ::unlink(path.c_str()) != 0) total += info.st_size;
   });
-  if (total <= bytes) return;
+  if (total <= bytes) return {};
   std::sort(files.begin(), files.end(), [](const File& a, const File& b) {
     const timespec& read_a = a.info.st_atim;
     const timespec& read_b = b.info.st_atim;
@@ -193,12 +197,15 @@ void DiskCache::trim_to(std::int64_t bytes) const {
   }
   shared_->evictions += evictions;
   shared_->bytes_evicted += evicted;
-  if (evictions > 0 && options_.log) {
-    options_.log.write(LogLevel::info, LogLine("cache", "evict")
-                                           .field("entries", evictions)
-                                           .field("bytes", evicted)
-                                           .field("left_bytes", total));
-  }
+  return {evictions, evicted, total};
+}
+
+void DiskCache::tell(const Evicted& evicted) const {
+  if (evicted.entries == 0 || !options_.log) return;
+  options_.log.write(LogLevel::info, LogLine("cache", "evict")
+                                         .field("entries", evicted.entries)
+                                         .field("bytes", evicted.bytes)
+                                         .field("left_bytes", evicted.left));
 }
 
 CacheCounts DiskCache::counts() const {

@@ -56,7 +56,13 @@ class DiskCache {
   void reject(std::string_view digest, const struct stat& before, const Error& why) const;
   Result<void> publish(std::string_view key, std::span<const std::byte> payload) const;
   Result<void> make_room(std::int64_t bytes) const;
-  void trim_to(std::int64_t bytes) const;
+  struct Evicted {
+    std::int64_t entries = 0;
+    std::int64_t bytes = 0;
+    std::int64_t left = 0;  // bytes of the whole directory
+  };
+  Evicted trim_to(std::int64_t bytes) const;
+  void tell(const Evicted& evicted) const;
 
   CacheDirectory directory_;
   DiskCacheOptions options_;

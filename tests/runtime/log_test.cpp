@@ -4,11 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <future>
 #include <iterator>
+#include <optional>
 
 #include "runtime/device_impl.h"
+#include "runtime/disk_cache.h"
 #include "tests/runtime/fake_driver.h"
 #include "tests/runtime/scratch_directory.h"
 
@@ -95,6 +99,29 @@ TEST(Logs, ACacheThatIsRefusedIsToldAndDoneWithout) {
   ASSERT_GE(lines.size(), 1u);
   EXPECT_TRUE(lines[0].starts_with("lathe,1,cache,off,why=")) << lines[0];
   EXPECT_NE(device->notes()[0].find("/dev/null/cache"), std::string::npos);
+}
+
+// As one that waits for Python's lock does, which a thread has that asks for the notes.
+TEST(Logs, AHookMayWaitForAThreadThatAsksTheCache) {
+  const ScratchDirectory scratch;
+  std::optional<DiskCache> cache;
+  std::future<std::string> trouble;
+  int evictions = 0;
+  std::vector<std::string> notes;
+  const Log log = Log::open(
+      [&](LogLevel, std::string_view line) {
+        if (!line.starts_with("lathe,1,cache,evict,")) return;
+        ++evictions;
+        trouble = std::async(std::launch::async, [&] { return cache->trouble(); });
+        EXPECT_EQ(trouble.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+      },
+      "", notes);
+  auto opened = DiskCache::open(scratch.path() + "/cache", {.cap_bytes = 15000, .log = log});
+  ASSERT_TRUE(opened) << opened.error().text();
+  cache.emplace(std::move(*opened));
+  const std::vector<std::byte> payload(6000);
+  for (const char* key : {"first", "second", "third"}) ASSERT_TRUE(cache->store(key, payload));
+  EXPECT_GT(evictions, 0);
 }
 
 }  // namespace
