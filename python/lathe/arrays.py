@@ -72,11 +72,10 @@ def _dense(shape: Tuple[int, ...], strides: Optional[Iterable[int]], size: int) 
     return True
 
 
-def addresses_of(weights: Optional[Mapping[str, Any]],
-                 device: Any) -> Dict[str, Tuple[int, int]]:
+def addresses_of(weights: Mapping[str, Any], device: Any) -> Dict[str, Tuple[int, int]]:
     """The address and the bytes of each array, which must be on the device."""
     ordinal = getattr(device, "ordinal", None)
-    views = {name: view(array, ordinal) for name, array in (weights or {}).items()}
+    views = {name: view(array, ordinal) for name, array in weights.items()}
     return {name: (seen.address, seen.bytes) for name, seen in views.items()}
 
 

@@ -39,11 +39,12 @@ class Batch(_lathe.Batch):
         positions of each sequence. The others are a Session's."""
         if device is None and executor != _lathe.Executor.CPU:
             device = Device(current_device())
+        arrays = dict(weights or {})  # kept as they are now: the mapping may lose them meanwhile
         with progress_call(progress) as told:
             super().__init__(model, sequences, rows, executor, kv_format, context,
                              chunk_number(chunk), limit_milliseconds(wait_limit), device,
-                             session_stream(stream), told, cancel, addresses_of(weights, device),
-                             weights)
+                             session_stream(stream), told, cancel, addresses_of(arrays, device),
+                             arrays)
 
     def __enter__(self) -> "Batch":
         return self

@@ -51,11 +51,12 @@ class Session(_lathe.Session):
         handle = session_stream(stream)
         if device is None and executor != _lathe.Executor.CPU:
             device = Device(current_device())
+        arrays = dict(weights or {})  # kept as they are now: the mapping may lose them meanwhile
         with progress_call(progress) as told:
             super().__init__(model, executor, fusion, kv_format, context, attention_splits, threads,
                              chunk_number(chunk), limit_milliseconds(wait_limit), device, handle,
                              part, parity, time_steps, told, cancel,
-                             addresses_of(weights, device), weights, tuning)
+                             addresses_of(arrays, device), arrays, tuning)
 
     def __enter__(self) -> "Session":
         return self
