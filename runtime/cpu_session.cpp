@@ -13,6 +13,7 @@
 #include "codegen/stopwatch.h"
 #include "lathe/codegen/kernel_table.h"
 #include "runtime/binding.h"
+#include "runtime/environment.h"
 #include "runtime/session_base.h"
 #include "runtime/session_choices.h"
 #include "runtime/thread_team.h"
@@ -61,6 +62,7 @@ class CpuSession final : public SessionBase {
 
   Result<void> prepare() {
     report_.choices.insert(report_.choices.begin(), told_of_cpu());
+    report_.notes = read_environment().problems;
     LATHE_ASSIGN(scratch_, HostBuffer::allocate(plan_.arena_bytes, "scratch arena"));
     LATHE_ASSIGN(kv_, HostBuffer::allocate(kv_pool_bytes(plan_), "KV cache"));
     scratch_.poison();

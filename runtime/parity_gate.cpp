@@ -60,8 +60,11 @@ Result<void> SessionBase::hold_to_oracles(const SessionOptions& options) {
   oracles.plan.context = std::min(kTokens, plan_.options.context);
   // Of a cache in q8_0 only the fused plan has oracles.
   if (oracles.plan.kv != Format::q8_0) oracles.plan.fusion = Fusion::none;
+  oracles.plan.tuning.clear();  // of the session's kernels, which may be others
   oracles.threads = options.threads;
-  LATHE_ASSIGN(const std::unique_ptr<Session> expected, Session::open(file_, oracles));
+  LATHE_ASSIGN(Plan plan, build_session_plan(*file_, oracles.plan));
+  LATHE_ASSIGN(const std::unique_ptr<Session> expected,
+               open_cpu_session(file_, std::move(plan), oracles));
   LATHE_ASSIGN(const std::vector<float> right, pass(*expected));
   LATHE_ASSIGN(const std::vector<float> found, pass(*this));
   report_.parity = cosine(found, right);

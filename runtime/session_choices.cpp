@@ -7,6 +7,7 @@
 
 #include "plan/selection.h"
 #include "plan/tuning_overrides.h"
+#include "runtime/eligibility.h"
 #include "runtime/environment.h"
 #include "runtime/session_base.h"
 #include "runtime/weights.h"
@@ -40,8 +41,12 @@ Result<std::vector<Selected>> choices_of(const GgufFile& file, const SessionOpti
   LATHE_ASSIGN(const ExecutorChoice executor, choose_executor(options.executor, plan));
   std::vector<Selected> choices = {executor.told};
   std::ranges::move(plan.choices, std::back_inserter(choices));
-  const Result<PrefillPlan> prefill =
-      build_prefill_plan(plan, multiplies_in_groups(device->target()));
+  Result<PrefillPlan> prefill = build_prefill_plan(plan, multiplies_in_groups(device->target()));
+  if (prefill) {
+    const Result<void> covered = device->kernels().check_covered(prefill->plan.distinct_keys());
+    if (!covered) prefill = covered.error();
+  }
+  if (!prefill && !another_executor_may_do(prefill.error())) return std::move(prefill).error();
   choices.push_back(told_of_prompts(prefill ? &prefill->plan : nullptr));
   if (prefill) std::ranges::copy(prefill->plan.choices, std::back_inserter(choices));
   return choices;

@@ -99,6 +99,29 @@ TEST(SessionChoices, WhatCannotBeIsRefusedBeforeAnyLaunch) {
   }
 }
 
+// The kernels that read prompts have plans of their own.
+TEST(SessionChoices, WhatIsExplainedIsRefusedLikeTheOpening) {
+  FakeDriver fake;
+  SessionOptions options = options_for(ExecutorKind::automatic, "norm_tokens.warps=99");
+  const auto refused = open_session(make_model(1), options, fake.platform());
+  ASSERT_FALSE(refused);
+  options.kernels = DeviceImpl::open({.disk_cache = false}, fake.platform()).value();
+  const auto explained = Session::explain(*make_model(1), options);
+  ASSERT_FALSE(explained);
+  EXPECT_EQ(explained.error().message, refused.error().message);
+  options.plan.tuning.clear();
+  EXPECT_TRUE(Session::explain(*make_model(1), options));
+}
+
+TEST(SessionChoices, AVariableThatMakesNoSenseIsANoteOnTheCpuToo) {
+  const SetVariable variable("LATHE_TUNING", "gemv.warps=two");
+  const auto session = Session::open(make_model(1), options_for(ExecutorKind::cpu));
+  ASSERT_TRUE(session) << session.error().text();
+  ASSERT_EQ((*session)->report().notes.size(), 1u);
+  EXPECT_NE((*session)->report().notes[0].find("LATHE_TUNING counts as not set"),
+            std::string::npos);
+}
+
 TEST(SessionChoices, ASessionOnTheCpuHasThemToo) {
   const auto session = Session::open(make_model(1), options_for(ExecutorKind::cpu));
   ASSERT_TRUE(session) << session.error().text();

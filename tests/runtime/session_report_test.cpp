@@ -189,6 +189,17 @@ TEST(ParityGate, HoldsPartsToTheOraclesToo) {
   EXPECT_GE(open(fake, options)->report().parity, 0.999999);
 }
 
+// The oracles have a plan of their own, with other kernels.
+TEST(ParityGate, WhatIsSetForTheSessionIsNotForTheOracles) {
+  FakeDriver fake;
+  SessionOptions options = options_for(ExecutorKind::graph);
+  options.plan.tuning = "gemv.warps=99";  // of which a fused plan has none
+  options.parity = 0.99;
+  const auto session = open_session(make_model(), options, fake.platform());
+  ASSERT_TRUE(session) << session.error().text();
+  EXPECT_GE((*session)->report().parity, 0.99);
+}
+
 TEST(ParityGate, ABoundThatMakesNoSenseIsRefused) {
   FakeDriver fake;
   for (const double parity : {-0.5, 1.5, std::nan("")}) {
