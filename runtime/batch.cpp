@@ -8,6 +8,7 @@
 #include <set>
 
 #include "codegen/stopwatch.h"
+#include "plan/tuning_overrides.h"
 #include "runtime/cuda_batch.h"
 #include "runtime/session_base.h"
 #include "runtime/session_choices.h"
@@ -20,6 +21,18 @@ namespace {
 
 // Steps of fewer rows than the most have kernels for so many.
 constexpr int kFewRows[] = {8, 16};
+
+// `kind` is a batch's or automatic. A tuning may name mega too, for sessions.
+Result<Selected> choose_batch_executor(ExecutorKind kind, const Plan& plan) {
+  if (kind != ExecutorKind::automatic)
+    return Selected{"executor", executor_name(kind), "as it was set", true};
+  LATHE_ASSIGN(const TuningOverrides tuning, parse_tuning(plan.options.tuning));
+  for (const ExecutorKind named : {ExecutorKind::eager, ExecutorKind::graph})
+    if (tuning.executor == executor_name(named))
+      return Selected{"executor", tuning.executor, "as it was set", true};
+  return Selected{"executor", executor_name(ExecutorKind::graph), "one launch a step of a batch",
+                  false};
+}
 
 }  // namespace
 
@@ -70,8 +83,8 @@ Result<void> CudaBatch::prepare(const SessionOptions& options) {
   report_.borrowed_bytes = memory_->borrowed_bytes();
   report_.upload_seconds = uploading.seconds();
 
-  const ExecutorKind kind =
-      options.executor == ExecutorKind::eager ? ExecutorKind::eager : ExecutorKind::graph;
+  LATHE_ASSIGN(const Selected executor, choose_batch_executor(options.executor, decoding_));
+  LATHE_ASSIGN(const ExecutorKind kind, executor_by_name(executor.value));
   for (BatchLaunches& rows : rows_) {
     LATHE_ASSIGN(BoundPlan bound,
                  BoundPlan::bind(rows.plan.plan, memory_->addresses(), Alignment::kernel));
@@ -79,10 +92,8 @@ Result<void> CudaBatch::prepare(const SessionOptions& options) {
     LATHE_ASSIGN(rows.executor,
                  plan_executor(*device_, rows.plan.plan, *rows.bound, kind, stream_));
   }
-  report_.executor = executor_name(kind);
-  report_.choices = {{"executor", report_.executor,
-                      kind == options.executor ? "as it was set" : "one launch a step of a batch",
-                      kind == options.executor}};
+  report_.executor = executor.value;
+  report_.choices = {executor};
   for (const BatchLaunches& rows : rows_)
     std::ranges::copy(rows.plan.plan.choices, std::back_inserter(report_.choices));
   report_choices(prefill, report_);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "runtime/session_base.h"
 #include "tests/runtime/fake_driver.h"
@@ -80,6 +81,28 @@ TEST(SessionChoices, TheEnvironmentSetsWhatTheOptionsDoNot) {
     ASSERT_TRUE(session) << session.error().text();
     EXPECT_EQ((*session)->report().executor, *tuning ? "graph" : "eager");
     EXPECT_EQ(choice(**session, "gemv").value.starts_with("warps 2"), !*tuning);
+  }
+}
+
+// Which has no persistent kernel: that is said for the sessions beside it.
+TEST(SessionChoices, ABatchTakesWhatIsSetToo) {
+  for (const auto& [executor, tuning, taken, set] :
+       {std::tuple(ExecutorKind::automatic, "executor=eager", "eager", true),
+        std::tuple(ExecutorKind::automatic, "executor=graph", "graph", true),
+        std::tuple(ExecutorKind::automatic, "executor=mega", "graph", false),
+        std::tuple(ExecutorKind::graph, "executor=eager", "graph", true)}) {
+    FakeDriver fake;
+    BatchOptions options;
+    options.session = options_for(executor, tuning);
+    options.session.plan.kv = Format::f16;
+    options.sequences = 2;
+    options.rows = 4;
+    const auto batch = open_batch(make_model(1), options, fake.platform());
+    ASSERT_TRUE(batch) << batch.error().text();
+    EXPECT_EQ((*batch)->report().executor, taken);
+    EXPECT_EQ(
+        (*batch)->report().choices.front(),
+        (Selected{"executor", taken, set ? "as it was set" : "one launch a step of a batch", set}));
   }
 }
 

@@ -12,7 +12,7 @@ namespace lathe {
 
 struct BatchOptions {
   // As of a session. plan.context: positions of each sequence. executor: eager, graph or automatic,
-  // which is graph.
+  // which is graph unless plan.tuning says eager.
   SessionOptions session = {};
   int sequences = 8;  // that can be there at once, 1 to 4096
   int rows = 32;      // tokens of a step at most, 1 to kMostBatchRows
