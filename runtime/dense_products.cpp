@@ -68,6 +68,7 @@ class DenseProductsImpl final : public DenseProducts {
         weight.size() / std::size_t(n_in) < std::size_t(n_out))  // more is allowed
       return invalid(fmt::format("A weight of {} values is none of {} rows of {}.", weight.size(),
                                  n_out, n_in));
+    LATHE_TRY(check_key(gemm_key(n_in, n_out, kFewestRows)));
     LATHE_TRY(check_vectors(hidden, batch, n_in, n_out, out));
     const std::lock_guard lock(mutex_);
     LATHE_ASSIGN(const ContextScope scope, context().enter());
@@ -98,6 +99,7 @@ class DenseProductsImpl final : public DenseProducts {
       LATHE_ASSIGN(const DenseWeightKey key, dense_weight_key(source.raw, source.key.format,
                                                               source.key.n_in, source.key.n_out));
       if (!(key == source.key)) return invalid("A dense weight's key is of other bytes.");
+      LATHE_TRY(check_key(gemm_key(key.n_in, key.n_out, kFewestRows)));
     }
     const std::lock_guard lock(mutex_);
     LATHE_ASSIGN(const ContextScope scope, context().enter());
@@ -135,6 +137,7 @@ class DenseProductsImpl final : public DenseProducts {
                                counts_.budget_bytes - counts_.bytes, counts_.budget_bytes),
                    {}};
     LATHE_ASSIGN(const ContextScope scope, context().enter());
+    LATHE_TRY(make_place_in(blobs_, "a blob"));
     LATHE_ASSIGN(DeviceBuffer buffer, allocate_device(context(), size, "blob"));
     const StreamRest rest(context(), stream_.get());
     LATHE_DRIVER_CALL(driver(), cuMemcpyHtoDAsync, buffer.get(), bytes.data(), bytes.size(),
@@ -236,8 +239,18 @@ class DenseProductsImpl final : public DenseProducts {
     return true;
   }
 
+  // So that what is kept next allocates nothing.
+  template <typename Kept>
+  static Result<void> make_place_in(std::vector<Kept>& all, const char* what) {
+    return or_no_memory(what, [&]() -> Result<void> {
+      if (all.size() == all.capacity()) all.reserve(2 * all.size() + 1);
+      return {};
+    });
+  }
+
   // There is room.
   Result<Resident*> keep(const DenseWeightKey& key, const float* values) {
+    LATHE_TRY(make_place_in(residents_, "a dense weight's place"));
     LATHE_ASSIGN(DeviceBuffer operand,
                  allocate_device(context(), operand_bytes(key), "dense weight"));
     const CUdeviceptr address = operand.get();
@@ -292,6 +305,7 @@ class DenseProductsImpl final : public DenseProducts {
   Result<void> multiply_kept(const DenseWeightKey& key, std::span<const float> hidden, int batch,
                              std::span<float> out, const WeightOf& weight_of) {
     if (key.n_in < 1 || key.n_out < 1) return invalid("A dense weight's key is of no weight.");
+    LATHE_TRY(check_key(gemm_key(key.n_in, key.n_out, kFewestRows)));
     LATHE_TRY(check_vectors(hidden, batch, key.n_in, key.n_out, out));
     const std::lock_guard lock(mutex_);
     LATHE_ASSIGN(const ContextScope scope, context().enter());

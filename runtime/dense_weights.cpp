@@ -111,6 +111,8 @@ Result<void> DenseWeightCache::put(const DenseWeightKey& key, std::span<const fl
 Result<void> DenseWeightCache::fill(const DenseWeightKey& key,
                                     const std::function<bool(std::span<float>)>& fill) {
   LATHE_TRY(check_shape(key.n_in, key.n_out));
+  if (!fill)
+    return Error{Code::invalid_argument, "There is no function that fills a dense weight.", {}};
   LATHE_ASSIGN(HugePageF32 values, HugePageF32::make(values_of(key)));
   if (!fill(values.values()))
     return Error{Code::cancelled, "Who was to fill a dense weight did not.", {}};

@@ -136,6 +136,7 @@ TEST(DenseWeightCache, FillsZeroedRowsOrKeepsNothing) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::cancelled);
   EXPECT_EQ(cache.size(), 0u);
+  EXPECT_EQ(cache.fill(key, nullptr).error().code, Code::invalid_argument);
   const Result<void> few = cache.put(key, std::span(numbers).first(5));
   ASSERT_FALSE(few);
   EXPECT_NE(few.error().message.find("is given 5"), std::string::npos);

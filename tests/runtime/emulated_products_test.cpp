@@ -208,6 +208,12 @@ TEST(EmulatedProducts, BadSizesAreNamedBeforeALaunch) {
   EXPECT_NE(refusal(1, 40, kIn, kOut, all - 1, 21).find("none of 21 rows"), std::string::npos);
   EXPECT_NE(refusal(1, 40, 0, kOut, all, 21).find("rows of 0"), std::string::npos);
   EXPECT_FALSE((*products)->batch_gemv_cached({}, {}, hidden, 1, out));
+  // More rows than a kernel has: nothing is allocated for them.
+  Floats many((1 << 20) + 1);
+  const auto large = (*products)->batch_gemv(hidden, 1, 1, int(many.size()), many, many);
+  ASSERT_FALSE(large);
+  EXPECT_NE(large.error().message.find("n is 1048577"), std::string::npos) << large.error().text();
+  EXPECT_EQ(fake.calls("cuMemAlloc"), 0);
   EXPECT_EQ(fake.calls("cuLaunchKernel"), 0);
   EXPECT_FALSE(DenseProducts::open(nullptr, {}));
 }
