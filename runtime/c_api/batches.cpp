@@ -107,6 +107,14 @@ lathe_status lathe_batch_get_note(const lathe_batch* batch, std::int32_t index, 
   });
 }
 
+lathe_status lathe_batch_get_choice(const lathe_batch* batch, std::int32_t index,
+                                    lathe_choice* choice) {
+  return with_batch(batch, [&](Batch& open) -> Result<void> {
+    LATHE_ASSIGN(const lathe_choice found, choice_of(open.report(), index));
+    return write_struct(found, choice, "lathe_choice");
+  });
+}
+
 lathe_status lathe_batch_join(lathe_batch* batch, const lathe_sampling* sampling,
                               std::int32_t* sequence) {
   return with_batch(batch, [&](Batch& open) -> Result<void> {

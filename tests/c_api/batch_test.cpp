@@ -2,6 +2,7 @@
 // oracles.
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "runtime/c_api/objects.h"
@@ -144,6 +145,14 @@ TEST_F(BatchFunctions, DescribeTheBatch) {
   const char* note = nullptr;
   EXPECT_REFUSED(lathe_batch_get_note(batch.get(), info.note_count, &note), LATHE_INVALID_ARGUMENT,
                  "note number");
+  auto choice = api::sized<lathe_choice>();
+  ASSERT_EQ(lathe_batch_get_choice(batch.get(), 0, &choice), LATHE_OK) << last_message();
+  EXPECT_EQ(std::string(choice.what), "executor");
+  EXPECT_EQ(std::string(choice.value), info.executor);
+  EXPECT_REFUSED(lathe_batch_get_choice(batch.get(), info.choice_count, &choice),
+                 LATHE_INVALID_ARGUMENT, "choice number");
+  EXPECT_REFUSED(lathe_batch_get_choice(batch.get(), 0, nullptr), LATHE_INVALID_ARGUMENT,
+                 "lathe_choice");
 }
 
 TEST_F(BatchFunctions, DraftsChangeNoToken) {

@@ -41,6 +41,9 @@ LATHE_API lathe_status lathe_batch_close(lathe_batch* batch);
 LATHE_API lathe_status lathe_batch_get_info(const lathe_batch* batch, lathe_session_info* info);
 LATHE_API lathe_status lathe_batch_get_note(const lathe_batch* batch, int32_t index,
                                             const char** note);
+// 0 <= index < choice_count; texts are valid while the batch is.
+LATHE_API lathe_status lathe_batch_get_choice(const lathe_batch* batch, int32_t index,
+                                              lathe_choice* choice);
 
 // An empty sequence, whose tokens are chosen so; NULL: the likeliest. LATHE_OUT_OF_RANGE when all
 // are taken.

@@ -28,6 +28,12 @@ class Batch : public Handle<lathe_batch, lathe_batch_close> {
     const lathe_status status = lathe_batch_get_note(get(), index, &note);
     return result_of<std::string_view>(status, note);
   }
+  // 0 <= index < info().choice_count.
+  Result<lathe_choice> choice(int index) const {
+    auto choice = sized<lathe_choice>();
+    const lathe_status status = lathe_batch_get_choice(get(), index, &choice);
+    return result_of(status, choice);
+  }
   Result<std::int32_t> join() { return join(sized<lathe_sampling>()); }
   Result<std::int32_t> join(const lathe_sampling& sampling) {
     std::int32_t sequence = -1;
