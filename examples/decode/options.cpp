@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <span>
 #include <string_view>
 
 #include "examples/command_line.h"
@@ -146,6 +147,11 @@ void add_output_options(CLI::App& app, Options& options) {
           "Print how far each layer and the logits are from the CPU's in double precision,\n"
           "for the prompt's tokens; exit status 1 where one is too far")};
   for (CLI::Option* option : added) option->group("Output");
+  // Of the last four each is all that the program does.
+  const auto tasks = std::span(added).last(4);
+  for (CLI::Option* task : tasks)
+    for (CLI::Option* other : tasks)
+      if (other != task) task->excludes(other);
 }
 
 // The executor whose steps can be timed, where the choice was left open.

@@ -289,6 +289,8 @@ class CommandLinesThatMakeNoSense(DecodeTest):
                 (["--threads"], [*model, "hi", "--threads", "0"]),
                 (["--profile", "mega"], [*model, "hi", "--profile", "--executor", "mega"]),
                 (["--parity", "CPU"], [*model, "hi", "--parity", "--device", "cpu"]),
+                (["--parity", "--profile"], [*model, "hi", "--parity", "--profile"]),
+                (["--plan", "--explain"], [*model, "--plan", "--explain"]),
                 (["--cache-dir"], [*model, "hi", "--no-cache", "--cache-dir", "x"]),
                 (["--frobnicate"], [*model, "hi", "--frobnicate"])):
             with self.subTest(arguments=arguments):
