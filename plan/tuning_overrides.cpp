@@ -66,8 +66,10 @@ Result<TuningOverrides> parse_tuning(std::string_view text) {
     if (equals == word.npos) return refuse(word, "is not of the form NAME=VALUE");
     const std::string_view name = word.substr(0, equals), value = word.substr(equals + 1);
     if (name == "fusion") {
+      if (out.fusion) return refuse(word, "is set twice");
       LATHE_ASSIGN(out.fusion, fusion_by_name(word, value));
     } else if (name == "executor") {
+      if (!out.executor.empty()) return refuse(word, "is set twice");
       if (value.empty()) return refuse(word, "names no executor");
       out.executor = value;
     } else {

@@ -202,6 +202,8 @@ TEST(Selection, WhatCannotBeIsRefusedInASentence) {
   says("fusion=half", "fusion=half");
   says("executor=", "names no executor");
   says("gemv.warps=2,gemv.warps=4", "is set twice");
+  says("fusion=none,fusion=full", "'fusion=full' is set twice");
+  says("executor=eager,executor=graph", "'executor=graph' is set twice");
   says("matvec.stages=17", "the tuning 'matvec.stages=17' is not possible for matvec.");
   says("fusion=none,gemv.warps=17", "the tuning 'gemv.warps=17' is not possible for gemv.");
   says("matvec.stages=16,gemv.warps=1", "matvec.stages=16");
