@@ -15,7 +15,7 @@ namespace lathe::testing {
 namespace {
 
 constexpr Route kRoutes[] = {Route::nvrtc, Route::llvm, Route::text};
-constexpr std::size_t kLongest = 1 << 19;
+constexpr std::size_t kLongest = std::size_t{4} << 20;
 
 // Every text of one process, in memory that it shares: none where the route does not serve the key.
 using Text = char[kLongest];
