@@ -117,7 +117,7 @@ TEST_F(KernelMeasureTest, EachSubjectAtEachPositionThatMakesADifference) {
 
 TEST_F(KernelMeasureTest, ARouteMeasuresWhatItCovers) {
   bench_ = open({Route::text});
-  const auto subjects = named_subjects({"glu.f32.n64.w4", "gemv.q4_k.k4096.n100.w4"});
+  const auto subjects = named_subjects({"elementwise.f32.n64.w4.add", "gemv.q4_k.k4096.n100.w4"});
   ASSERT_TRUE(subjects);
   Report report;
   measure_all(*bench_, *subjects, options_, {Route::text}, events_, report);
