@@ -42,7 +42,7 @@ def test_refusals_name_the_thing_at_fault():
         lathe.emit(KEY, "sm_1")
     assert "sm_1" in raised.value.message
     with pytest.raises(lathe.Error) as raised:
-        lathe.emit("gemv.q5_0.k256.n8.w4", "sm_90a", lathe.Route.TEXT)
+        lathe.emit("gemv.q5_1.k256.n8.w4", "sm_90a", lathe.Route.TEXT)
     assert raised.value.details and str(raised.value).startswith(raised.value.message + "\n  ")
 
 
