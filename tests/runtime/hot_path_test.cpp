@@ -51,6 +51,9 @@ void* operator new(std::size_t size, std::align_val_t alignment) {
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   return counted(size, alignof(std::max_align_t));
 }
+void* operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return counted(size, std::size_t(alignment));
+}
 void operator delete(void* memory, const std::nothrow_t&) noexcept {
   release(memory);
 }
