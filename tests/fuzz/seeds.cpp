@@ -63,8 +63,9 @@ void model_seeds(const fs::path& gguf, const fs::path& p64) {
 
 // What FuzzedDataProvider takes for numbers comes last; a template is what comes first.
 void template_seeds(const fs::path& folder, const fs::path& templates) {
-  for (const auto& entry : fs::directory_iterator(templates))
-    write(folder / entry.path().filename(), text_of(entry.path()) + std::string(16, '\1'));
+  for (const auto& entry : fs::recursive_directory_iterator(templates))
+    if (entry.is_regular_file())
+      write(folder / entry.path().filename(), text_of(entry.path()) + std::string(16, '\1'));
   write(folder / "all",
         "${k:08x}\n@if bias\n${entry}\n@else\n@repeat i from 0 to warps\n${i}\n@end\n@end\n");
 }
