@@ -115,10 +115,6 @@ class BackEdges {
 
 }  // namespace
 
-bool wants_conditional_back_edges(const Target& target) {
-  return target.compute / 10 == 12;
-}
-
 std::string with_conditional_back_edges(const std::string& ptx) {
   std::string out;
   std::size_t from = 0;
@@ -127,6 +123,10 @@ std::string with_conditional_back_edges(const std::string& ptx) {
     from = each.at;
   }
   return out.append(ptx, from);
+}
+
+std::string for_assembler(std::string ptx, const Target& target) {
+  return target.compute / 10 == 12 ? with_conditional_back_edges(ptx) : ptx;
 }
 
 }  // namespace lathe

@@ -8,12 +8,12 @@
 
 namespace lathe {
 
-// Whether the target's assembler is such a one: that of compute capability 12.
-bool wants_conditional_back_edges(const Target& target);
-
 // The same code with a condition that always holds on every such branch. The assembler does not
 // know that it holds: a block's threads are counted in a register that only the launch sets. Takes
 // the PTX that compilers and templates write; other text comes back as it was.
 std::string with_conditional_back_edges(const std::string& ptx);
+
+// What goes to the target's assembler: that for compute capability 12, else `ptx`.
+std::string for_assembler(std::string ptx, const Target& target);
 
 }  // namespace lathe

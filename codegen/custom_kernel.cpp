@@ -59,8 +59,8 @@ Result<Ptx> emit_custom_kernel(const CustomKernel& kernel, const Target& target,
   ptx.route = Route::nvrtc;
   LATHE_ASSIGN(const Nvrtc* nvrtc, load_nvrtc(compilers.state()));
   ptx.compiler = nvrtc->version;
-  LATHE_ASSIGN(ptx.text, nvrtc_compile_custom(kernel.source, kernel.name, target, *nvrtc));
-  if (wants_conditional_back_edges(target)) ptx.text = with_conditional_back_edges(ptx.text);
+  LATHE_ASSIGN(std::string text, nvrtc_compile_custom(kernel.source, kernel.name, target, *nvrtc));
+  ptx.text = for_assembler(std::move(text), target);
   ptx.milliseconds = emitting.milliseconds();
   return ptx;
 }

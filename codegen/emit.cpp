@@ -111,8 +111,7 @@ Result<Ptx> emit(const KernelKey& key, const Target& target, Route route,
         .with("key", key.text())
         .with("target", target.name())
         .with("route", route_name(route));
-  if (wants_conditional_back_edges(target)) *body = with_conditional_back_edges(*body);
-  ptx.text = header_comment(key, ptx) + *body;
+  ptx.text = header_comment(key, ptx) + for_assembler(std::move(*body), target);
   ptx.milliseconds = emitting.milliseconds();
   return ptx;
 }

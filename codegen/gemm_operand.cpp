@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -47,8 +46,9 @@ void make_gemm_operand(Format form, Format source, int rows, int k, const std::b
     const std::int32_t exponent = dev::gemm_exponent(greatest);
     std::memcpy(operand + dev::gemm_exponents_at(rows, k, planes) + std::int64_t{r} * 4, &exponent,
                 4);
+    const auto factor = std::bit_cast<float>(static_cast<std::uint32_t>(127 - exponent) << 23);
     for (int i = 0; i < depth_blocks * dev::kGemmDepth; ++i) {
-      float value = std::ldexp(values[static_cast<std::size_t>(i)], -exponent);
+      float value = values[static_cast<std::size_t>(i)] * factor;
       std::byte* to =
           operand + dev::gemm_piece_at(r, i / 8, depth_blocks, planes) + std::int64_t{i % 8} * 2;
       for (int plane = 0; plane < planes; ++plane) {

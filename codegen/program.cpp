@@ -228,9 +228,8 @@ Result<Ptx> emit_program(const Program& program, const Target& target, const Com
   ptx.target = target;
   ptx.compiler = nvrtc->version;
   LATHE_ASSIGN(std::string body, nvrtc_compile(source, "the persistent kernel", target, *nvrtc));
-  if (wants_conditional_back_edges(target)) body = with_conditional_back_edges(body);
   ptx.text = fmt::format("// {}\n// target {}, route nvrtc ({})\n\n{}", program.text(),
-                         target.name(), ptx.compiler, body);
+                         target.name(), ptx.compiler, for_assembler(std::move(body), target));
   ptx.milliseconds = emitting.milliseconds();
   return ptx;
 }

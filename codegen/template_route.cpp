@@ -32,15 +32,18 @@ Arguments common_arguments(const KernelKey& key, const Target& target) {
           {"threads", std::int64_t{row(key.type).geometry(key).threads}}};
 }
 
-// A piece that several templates share, filled by itself: they take it as text.
-Result<std::string> part(const char* stem, const Arguments& arguments = {}) {
-  const std::string name = fmt::format("ptx/parts/{}.ptx", stem);
+Result<std::string> filled(const std::string& name, const Arguments& arguments) {
   const std::string_view text = device_source(name);
   if (text.empty())
     return Error{Code::internal, fmt::format("the template {} is not in the library", name), {}};
-  LATHE_ASSIGN(std::string filled, fill_template(name, text, arguments));
-  if (filled.ends_with('\n')) filled.pop_back();  // the hole's own line has one
-  return filled;
+  return fill_template(name, text, arguments);
+}
+
+// A piece that several templates share, filled by itself: they take it as text.
+Result<std::string> part(const char* stem, const Arguments& arguments = {}) {
+  LATHE_ASSIGN(std::string text, filled(fmt::format("ptx/parts/{}.ptx", stem), arguments));
+  if (text.ends_with('\n')) text.pop_back();  // the hole's own line has one
+  return text;
 }
 
 Result<void> add_part(Arguments& to, const char* stem, const Arguments& arguments = {}) {
@@ -233,8 +236,7 @@ Result<void> add_argmax_merge(Arguments& arguments, const KernelKey& key, const 
 
 // What top_k and sample have in common: a list of candidates for every warp, then one.
 Result<void> add_lists(Arguments& arguments, const KernelKey& key) {
-  int rounds = 0;
-  while (1 << rounds < key.warps) ++rounds;
+  const int rounds = static_cast<int>(std::bit_width(static_cast<unsigned>(key.warps - 1)));
   LATHE_ASSIGN(std::string compared, part("compared"));
   LATHE_ASSIGN(std::string merged, part("merged", {{"compared", std::move(compared)}}));
   LATHE_TRY(add_part(arguments, "block_merged",
@@ -324,15 +326,12 @@ Result<std::string> template_ptx(const KernelKey& key, const Target& target) {
   if (!stem)
     return Error{Code::not_eligible, fmt::format("no PTX text template covers {}", key.text()), {}};
   const std::string name = fmt::format("ptx/{}.ptx", stem);
-  const std::string_view text = device_source(name);
-  if (text.empty())
-    return Error{Code::internal, fmt::format("the template {} is not in the library", name), {}};
   const auto* own = std::ranges::find(kTemplates, key.type, &TemplateOfType::type);
   if (own == std::end(kTemplates))
     return Error{Code::internal, fmt::format("the template {} has no numbers", name), {}};
   Arguments arguments = common_arguments(key, target);
   LATHE_TRY(own->add(arguments, key, target));
-  return fill_template(name, text, arguments);
+  return filled(name, arguments);
 }
 
 }  // namespace lathe

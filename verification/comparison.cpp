@@ -125,7 +125,7 @@ void Comparison::add_appended(const Bytes& expected, const Bytes& actual) {
 // What is greater than f16 has, within the bound, may be the greatest there is or infinity.
 void Comparison::add_half(float expected, float actual, std::size_t at) {
   constexpr float kGreatest = 65504;
-  const auto edge = static_cast<float>(kGreatest * (1 - row(case_.key.type).bound));
+  const auto edge = static_cast<float>(kGreatest * (1 - error_bound(case_.key)));
   if (std::isinf(actual) && !std::isinf(expected) && std::abs(expected) >= edge)
     actual = std::copysign(kGreatest, actual);
   if (std::isinf(expected) && !std::isinf(actual) && std::abs(actual) >= edge)

@@ -46,7 +46,7 @@ OpCall call(const KernelKey& key) {
 }
 
 Cost cost(const KernelKey& key) {
-  return {key.n * 4ll + (key.masked ? ceil_div(key.n, 32) * 4ll : 0), key.splits * 8ll, key.n};
+  return {key.n * 4ll + (key.masked ? token_set_bytes(key.n) : 0), key.splits * 8ll, key.n};
 }
 
 void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {

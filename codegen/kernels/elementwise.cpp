@@ -22,9 +22,7 @@ Result<void> check(const KernelKey& key) {
     return invalid("k is {}; b is repeated a whole number of times, and n is {}", key.k, key.n);
   if (key.bias && key.operation != Operation::activate)
     return invalid("a bias is added before activate; operation must be that");
-  if (key.activation != Activation::silu && key.operation != Operation::activate)
-    return invalid("an activation is that of activate; operation must be that");
-  return {};
+  return check_activation(key);
 }
 
 Geometry geometry(const KernelKey& key) {

@@ -31,9 +31,7 @@ Result<void> check(const KernelKey& key) {
                    key.grouped ? "eight that multiply and one that copies" : "all multiply");
   if (key.operation != Operation::copy && key.operation != Operation::activate)
     return invalid("a product is copied or activated; operation must be one of these");
-  if (key.activation != Activation::silu && key.operation != Operation::activate)
-    return invalid("an activation is that of activate; operation must be that");
-  return {};
+  return check_activation(key);
 }
 
 Geometry geometry(const KernelKey& key) {

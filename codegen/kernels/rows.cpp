@@ -71,6 +71,12 @@ Result<void> check_epsilon(const KernelKey& key) {
   return {};
 }
 
+Result<void> check_activation(const KernelKey& key) {
+  if (key.activation != Activation::silu && key.operation != Operation::activate)
+    return invalid("an activation is that of activate; operation must be that");
+  return {};
+}
+
 std::vector<OpArgument> parameters_of(std::initializer_list<bool> there) {
   std::vector<OpArgument> out;
   int next = 0;

@@ -57,6 +57,8 @@ Result<void> in_range(const char* field, int value, int low, int high);
 Result<void> whole_blocks(const KernelKey& key);
 // epsilon is a finite number, at least 0.
 Result<void> check_epsilon(const KernelKey& key);
+// An activation is set only where the operation is activate.
+Result<void> check_activation(const KernelKey& key);
 // Kernels with a block for each of n rows of k values: the limits of k, n and warps, and the
 // launch, in which each of several warps leaves so many words for the others.
 Result<void> check_rows(const KernelKey& key);
@@ -90,9 +92,12 @@ Result<void> has_tokens(const KernelKey& key);
 double operand(const std::uint16_t* row, int i);
 void set_operand(std::uint16_t* row, int i, double value);
 
-// A bit for each of `count` ids of each of `sets` sets: id i is bit i % 32 of word i / 32.
+// A bit for each of `count` ids: id i is bit i % 32 of word i / 32.
+inline std::int64_t token_set_bytes(int count) {
+  return ceil_div(count, 32) * 4ll;
+}
 inline Param token_sets_in(const char* name, std::int64_t sets, int count) {
-  return {name, Access::read, Element::i32, sets * ceil_div(count, 32) * 4, 4};
+  return {name, Access::read, Element::i32, sets * token_set_bytes(count), 4};
 }
 // A null set has every id.
 inline bool in_token_set(const std::uint32_t* set, std::int64_t id) {

@@ -159,7 +159,7 @@ OpCall call_top_k(const KernelKey& key) {
 
 Cost cost_top_k(const KernelKey& key) {
   const std::int64_t m = tokens(key);
-  const std::int64_t set_bytes = key.masked ? ceil_div(key.n, 32) * 4ll : 0;
+  const std::int64_t set_bytes = key.masked ? token_set_bytes(key.n) : 0;
   return {m * (key.n * 4 + set_bytes), m * key.splits * kListBytes, m * key.n};
 }
 
