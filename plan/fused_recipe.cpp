@@ -6,7 +6,6 @@
 // wants it, whose blocks hand vectors over while they run.
 #include "plan/fused_recipe.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "lathe/codegen/kernel_table.h"

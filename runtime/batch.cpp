@@ -116,13 +116,10 @@ Result<void> CudaBatch::prepare(const SessionOptions& options) {
 }
 
 Result<void> CudaBatch::describe(std::span<const KernelKey> prompt_keys) {
-  report_.device = device_->description();
-  report_.assembler = device_->assembler();
   std::set<KernelKey> keys(prompt_keys.begin(), prompt_keys.end());
   for (const BatchLaunches& rows : rows_)
     for (const KernelKey& key : rows.plan.plan.distinct_keys()) keys.insert(key);
-  LATHE_ASSIGN(report_.routes, device_->routes_of(std::vector(keys.begin(), keys.end())));
-  return {};
+  return report_kernels(*device_, std::vector(keys.begin(), keys.end()), report_);
 }
 
 Result<std::unique_ptr<Batch>> open_batch(std::shared_ptr<const GgufFile> file,

@@ -10,7 +10,6 @@
 #include "codegen/stopwatch.h"
 #include "runtime/chosen_tokens.h"
 #include "runtime/control_writer.h"
-#include "runtime/eligibility.h"
 #include "runtime/executor.h"
 #include "runtime/prefill.h"
 #include "runtime/read_rate.h"
@@ -75,7 +74,9 @@ class CudaSession final : public SessionBase {
     LATHE_ASSIGN(BoundPlan bound, BoundPlan::bind(plan_, memory_->addresses(), Alignment::kernel));
     bound_.emplace(std::move(bound));
     LATHE_ASSIGN(std::vector<PreparedStep> steps, prepared_steps(*device_, plan_, *bound_));
-    LATHE_TRY(report_kernels(*device_, plan_, prefill ? &prefill->plan : nullptr, report_));
+    std::vector<KernelKey> made = plan_.distinct_keys();
+    if (prefill) std::ranges::copy(prefill->plan.distinct_keys(), std::back_inserter(made));
+    LATHE_TRY(report_kernels(*device_, made, report_));
     LATHE_ASSIGN(chosen_, ChosenTokens::allocate(context(), plan_.options.context));
     LATHE_TRY(end_of_token_.load(*device_, memory_->addresses().control, chosen_.address(),
                                  plan_.options.context));

@@ -57,7 +57,6 @@ class DenseProductsImpl final : public DenseProducts {
   Result<void> prepare() {
     LATHE_TRY(target_covers(gemm_key(1, 1, kFewestRows), device_->target()));
     LATHE_ASSIGN(const ContextScope scope, context().enter());
-    LATHE_ASSIGN(multiprocessors_, context().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
     LATHE_ASSIGN(stream_, create_stream(context()));
     return {};
   }
@@ -207,7 +206,7 @@ class DenseProductsImpl final : public DenseProducts {
             .n = n_out,
             .tokens = rows,
             .warps = grouped ? 9 : 8,
-            .blocks = multiprocessors_,
+            .blocks = device_->profile().multiprocessors,
             .grouped = grouped};
   }
   std::int64_t operand_bytes(const DenseWeightKey& key) const {
@@ -253,15 +252,13 @@ class DenseProductsImpl final : public DenseProducts {
     LATHE_TRY(make_place_in(residents_, "a dense weight's place"));
     LATHE_ASSIGN(DeviceBuffer operand,
                  allocate_device(context(), operand_bytes(key), "dense weight"));
-    const CUdeviceptr address = operand.get();
+    if (auto made = upload_weight(values, key.n_in, key.n_out, operand.get()); !made) {
+      driver().cuStreamSynchronize(stream_.get());  // before its memory goes
+      return std::move(made).error();
+    }
     residents_.push_back({key, std::move(operand), ++clock_, false});
     counts_.bytes += operand_bytes(key);
-    Result<void> made = upload_weight(values, key.n_in, key.n_out, address);
-    if (made) return &residents_.back();
-    counts_.bytes -= operand_bytes(key);
-    driver().cuStreamSynchronize(stream_.get());  // before its memory goes
-    residents_.pop_back();
-    return std::move(made).error();
+    return &residents_.back();
   }
 
   Result<void> reserve(Scratch& scratch, std::int64_t bytes, const char* what) {
@@ -343,7 +340,6 @@ class DenseProductsImpl final : public DenseProducts {
   std::shared_ptr<DeviceImpl> device_;
   const Format form_;
   const std::shared_ptr<DenseWeightCache> cache_;
-  int multiprocessors_ = 0;
   mutable std::mutex mutex_;
   Stream stream_;
   Scratch numbers_, operand_, passing_, results_;

@@ -116,10 +116,8 @@ Result<void> DenseWeightCache::fill(const DenseWeightKey& key,
   LATHE_ASSIGN(HugePageF32 values, HugePageF32::make(values_of(key)));
   if (!fill(values.values()))
     return Error{Code::cancelled, "Who was to fill a dense weight did not.", {}};
-  return or_no_memory("a dense weight's place in the cache", [&]() -> Result<void> {
-    keep(std::make_shared<const DenseWeight>(DenseWeight{key, std::move(values)}));
-    return {};
-  });
+  LATHE_TRY(keep(key, std::move(values)));
+  return {};
 }
 
 Result<std::shared_ptr<const DenseWeight>> DenseWeightCache::expand(
@@ -128,6 +126,11 @@ Result<std::shared_ptr<const DenseWeight>> DenseWeightCache::expand(
   LATHE_TRY(check_bytes(std::int64_t(raw.size()), key.format, key.n_in, key.n_out));
   LATHE_ASSIGN(HugePageF32 values, HugePageF32::make(values_of(key)));
   row(key.format).unpack(raw.data(), std::int64_t{key.n_in} * key.n_out, values.values().data());
+  return keep(key, std::move(values));
+}
+
+Result<std::shared_ptr<const DenseWeight>> DenseWeightCache::keep(const DenseWeightKey& key,
+                                                                  HugePageF32 values) {
   using Weight = std::shared_ptr<const DenseWeight>;
   return or_no_memory("a dense weight's place in the cache", [&]() -> Result<Weight> {
     Weight weight = std::make_shared<const DenseWeight>(DenseWeight{key, std::move(values)});

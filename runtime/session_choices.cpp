@@ -29,6 +29,15 @@ Result<void> take_environment(PlanOptions& options) {
   return check_tuning(options.tuning);
 }
 
+// The plan with a kernel for each operation, which nobody has set, and why it is taken.
+Result<Plan> unfused_plan(const GgufFile& file, PlanOptions options, std::string why) {
+  options.fusion = Fusion::none;
+  LATHE_ASSIGN(Plan plan, build_session_plan(file, options));
+  plan.choices.front().reason = std::move(why);
+  plan.choices.front().set = false;
+  return plan;
+}
+
 Result<std::vector<Selected>> choices_of(const GgufFile& file, const SessionOptions& options,
                                          const Platform& platform) {
   if (options.executor == ExecutorKind::cpu) {
@@ -68,11 +77,8 @@ Result<Plan> plan_for(const DeviceImpl& device, const GgufFile& file, PlanOption
   Result<void> covered = device.kernels().check_covered(plan.distinct_keys());
   if (covered) covered = device.kernels().check_covered(BoundWeights::keys(plan));
   if (covered) return plan;
-  options.fusion = Fusion::none;
-  LATHE_ASSIGN(plan, build_session_plan(file, options));
+  LATHE_ASSIGN(plan, unfused_plan(file, std::move(options), covered.error().message));
   plan.notes.push_back(kNotFused + covered.error().message);
-  plan.choices.front().reason = covered.error().message;
-  plan.choices.front().set = false;
   return plan;
 }
 
@@ -81,11 +87,7 @@ Result<Plan> plan_for_cpu(const GgufFile& file, PlanOptions options) {
   LATHE_ASSIGN(const TuningOverrides tuning, parse_tuning(options.tuning));
   if (options.fusion != Fusion::automatic || tuning.fusion)
     return build_session_plan(file, options);
-  options.fusion = Fusion::none;
-  LATHE_ASSIGN(Plan plan, build_session_plan(file, options));
-  plan.choices.front().reason = "oracles read blocks, also those behind tiles";
-  plan.choices.front().set = false;
-  return plan;
+  return unfused_plan(file, std::move(options), "oracles read blocks, also those behind tiles");
 }
 
 // The faster of mega and graph wherever both ran (docs/performance.md) was mega.

@@ -78,12 +78,10 @@ void report_build(const DeviceImpl& device, const KernelCounts& before, double s
   report.kernels_from_cache = after.from_disk - before.from_disk;
 }
 
-Result<void> report_kernels(DeviceImpl& device, const Plan& plan, const Plan* prefill,
+Result<void> report_kernels(DeviceImpl& device, std::span<const KernelKey> keys,
                             SessionReport& report) {
   report.device = device.description();
   report.assembler = device.assembler();
-  std::vector<KernelKey> keys = plan.distinct_keys();
-  if (prefill) std::ranges::copy(prefill->distinct_keys(), std::back_inserter(keys));
   LATHE_ASSIGN(report.routes, device.routes_of(keys));
   return {};
 }

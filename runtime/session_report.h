@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
 #include "lathe/runtime/session.h"
 #include "runtime/device_impl.h"
@@ -17,8 +18,8 @@ void report_traffic(const Plan& plan, SessionReport& report);
 // What has been built since `before`, in so many seconds.
 void report_build(const DeviceImpl& device, const KernelCounts& before, double seconds,
                   SessionReport& report);
-// The device, and how its kernels for these plans were made. `prefill`: null where there is none.
-Result<void> report_kernels(DeviceImpl& device, const Plan& plan, const Plan* prefill,
+// The device, and how these kernels of its were made.
+Result<void> report_kernels(DeviceImpl& device, std::span<const KernelKey> keys,
                             SessionReport& report);
 // How prompts are read, and what was chosen for that.
 void report_choices(const std::optional<PrefillPlan>& prefill, SessionReport& report);

@@ -94,6 +94,7 @@ class DenseWeightCache {
     std::uint64_t used = 0;
   };
   void keep(std::shared_ptr<const DenseWeight> weight);
+  Result<std::shared_ptr<const DenseWeight>> keep(const DenseWeightKey& key, HugePageF32 values);
 
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;
