@@ -12,7 +12,7 @@ namespace lathe::decode {
 
 Result<std::vector<Selected>> explain_session(const GgufFile& file, const Options& options) {
   Result<std::vector<Selected>> choices = Session::explain(file, options.session);
-  if (choices || !options.may_fall_back || choices.error().code != Code::no_driver) return choices;
+  if (choices || !options.falls_back(choices.error())) return choices;
   if (!options.quiet)
     command_line::say(fmt::format("decode: on the CPU: {}\n", choices.error().message));
   SessionOptions on_cpu = options.session;

@@ -19,8 +19,7 @@ Result<OpenSession> open_session(std::shared_ptr<const GgufFile> file, const Opt
   };
   OpenSession open;
   Result<std::unique_ptr<Session>> session = Session::open(file, wanted);
-  // Only for want of a GPU: a kernel that no wanted route covers, say, is an error to be seen.
-  if (!session && options.may_fall_back && session.error().code == Code::no_driver) {
+  if (!session && options.falls_back(session.error())) {
     open.notes.push_back("running on the CPU: " + session.error().message);
     wanted.executor = ExecutorKind::cpu;
     session = Session::open(std::move(file), wanted);

@@ -35,6 +35,10 @@ struct Options {
   bool parity = false;
 
   bool token_mode() const { return !tokens.empty(); }
+  // Only for want of a GPU: a kernel that no wanted route covers, say, is an error to be seen.
+  bool falls_back(const Error& error) const {
+    return may_fall_back && error.code == Code::no_driver;
+  }
 };
 
 // The exit code if there is nothing left to do.

@@ -25,10 +25,6 @@ class BatchFunctions : public ::testing::Test {
     on_fake.disk_cache = false;
     kernels_ = DeviceImpl::open(on_fake, fake_.platform()).value();
     device_.reset(c_api::open_device_handle(kernels_).value());
-    lathe_model* model = nullptr;
-    EXPECT_EQ(lathe_model_open_bytes(image_.bytes.data(), image_.bytes.size(), "tiny", &model),
-              LATHE_OK);
-    model_.reset(model);
     session_.device = device_.get();
     session_.context = 48;
     session_.kv_format = LATHE_KV_F16;
@@ -75,7 +71,7 @@ class BatchFunctions : public ::testing::Test {
   const GgufImage image_ = tiny_model(model_shape(1));
   std::shared_ptr<Device> kernels_;
   DeviceHandle device_;
-  Model model_;
+  Model model_ = model_of(image_);
   lathe_session_options session_ = api::sized<lathe_session_options>();
   lathe_batch_options options_ = api::sized<lathe_batch_options>();
 };

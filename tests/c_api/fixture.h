@@ -8,6 +8,7 @@
 #include <string>
 
 #include "lathe/lathe.hpp"
+#include "tests/plan/gguf_writer.h"
 
 namespace lathe::testing {
 
@@ -36,6 +37,14 @@ inline Key key_of(const char* text) {
   lathe_key* key = nullptr;
   EXPECT_EQ(lathe_key_parse(text, &key), LATHE_OK) << last_message();
   return Key(key);
+}
+
+inline Model model_of(const GgufImage& image) {
+  lathe_model* model = nullptr;
+  EXPECT_EQ(lathe_model_open_bytes(image.bytes.data(), image.bytes.size(), "tiny", &model),
+            LATHE_OK)
+      << last_message();
+  return Model(model);
 }
 
 }  // namespace lathe::testing

@@ -16,10 +16,6 @@ using Floats = std::vector<float>;
 class PassFunctions : public ::testing::Test {
  protected:
   PassFunctions() {
-    lathe_model* model = nullptr;
-    EXPECT_EQ(lathe_model_open_bytes(image_.bytes.data(), image_.bytes.size(), "tiny", &model),
-              LATHE_OK);
-    model_.reset(model);
     options_.executor = LATHE_EXECUTOR_CPU;
     options_.context = 16;
     options_.threads = 1;
@@ -40,7 +36,7 @@ class PassFunctions : public ::testing::Test {
   }
 
   const GgufImage image_ = tiny_model(model_shape(2));
-  Model model_;
+  Model model_ = model_of(image_);
   lathe_session_options options_ = api::sized<lathe_session_options>();
   lathe_model_part layer_ = api::sized<lathe_model_part>();
 };

@@ -22,10 +22,6 @@ constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 class ServiceFunctions : public ::testing::Test {
  protected:
   ServiceFunctions() {
-    lathe_model* model = nullptr;
-    EXPECT_EQ(lathe_model_open_bytes(image_.bytes.data(), image_.bytes.size(), "tiny", &model),
-              LATHE_OK);
-    model_.reset(model);
     session_ = open(LATHE_KV_F16);
     EXPECT_EQ(lathe_session_feed(session_.get(), prompt_.data(), 3), LATHE_OK) << last_message();
     SessionOptions options;
@@ -49,7 +45,7 @@ class ServiceFunctions : public ::testing::Test {
 
   const GgufImage image_ = tiny_model(model_shape(1));
   const Tokens prompt_ = {3, 77, 5};
-  Model model_;
+  Model model_ = model_of(image_);
   SessionHandle session_;
   std::unique_ptr<Session> direct_;
 };

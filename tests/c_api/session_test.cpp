@@ -17,11 +17,6 @@ namespace {
 class SessionFunctions : public ::testing::Test {
  protected:
   SessionFunctions() {
-    lathe_model* model = nullptr;
-    EXPECT_EQ(lathe_model_open_bytes(image_.bytes.data(), image_.bytes.size(), "tiny", &model),
-              LATHE_OK)
-        << last_message();
-    model_.reset(model);
     options_.executor = LATHE_EXECUTOR_CPU;
     options_.context = 16;
     options_.threads = 1;
@@ -39,7 +34,7 @@ class SessionFunctions : public ::testing::Test {
   }
 
   GgufImage image_ = tiny_model(model_shape(1));
-  Model model_;
+  Model model_ = model_of(image_);
   lathe_session_options options_ = api::sized<lathe_session_options>();
 };
 

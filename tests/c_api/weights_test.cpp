@@ -14,10 +14,7 @@ namespace {
 
 TEST(WeightsOnTheDevice, AreAskedForByNameAndLayout) {
   const GgufImage image = tiny_model(model_shape(1));
-  lathe_model* opened = nullptr;
-  ASSERT_EQ(lathe_model_open_bytes(image.bytes.data(), image.bytes.size(), "tiny", &opened),
-            LATHE_OK);
-  const Model model(opened);
+  const Model model = model_of(image);
   auto options = api::sized<lathe_session_options>();
   options.executor = LATHE_EXECUTOR_CPU;
   options.context = 16;

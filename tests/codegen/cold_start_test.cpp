@@ -84,10 +84,8 @@ TEST(ColdStartOfPrograms, IsBounded) {
   const Result<Plan> plan = build_plan(*file, options);
   ASSERT_TRUE(plan) << plan.error().text();
   std::vector<KernelKey> keys;
-  for (const Step& step : plan->steps)
-    if (step.key.type != KernelType::top_k && step.key.type != KernelType::sample)
-      keys.push_back(step.key);
-  const Result<Program> program = make_program(keys);
+  for (const Step& step : plan->steps) keys.push_back(step.key);
+  const Result<Program> program = make_program(persistent_steps(keys));
   ASSERT_TRUE(program) << program.error().text();
   const double before = processor_seconds();
   assemble(emit_program(*program, *parse_target("sm_90a"), compilers()));

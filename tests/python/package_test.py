@@ -8,7 +8,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 PACKAGE = HERE.parents[1] / "python"
@@ -52,13 +51,15 @@ def environment_of(folder):
 def make_wheel(python, arguments, folder):
     wheels = folder / "wheels"
     shutil.rmtree(wheels, ignore_errors=True)
-    with tempfile.TemporaryDirectory() as prefix:
-        for component in ("Runtime", "Development"):
-            run("cmake", "--install", arguments.build, "--prefix", prefix, "--component", component)
-        run(*pip(python, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", str(wheels),
-                 "--config-settings", f"cmake.define.lathe_ROOT={prefix}",
-                 "--config-settings", f"build-dir={folder / 'compiled'}", str(PACKAGE)),
-            env={**os.environ, "CXX": arguments.cxx})
+    # Always the same place: in another everything would be compiled anew.
+    prefix = folder / "installed"
+    shutil.rmtree(prefix, ignore_errors=True)
+    for component in ("Runtime", "Development"):
+        run("cmake", "--install", arguments.build, "--prefix", prefix, "--component", component)
+    run(*pip(python, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", str(wheels),
+             "--config-settings", f"cmake.define.lathe_ROOT={prefix}",
+             "--config-settings", f"build-dir={folder / 'compiled'}", str(PACKAGE)),
+        env={**os.environ, "CXX": arguments.cxx})
     wheel, = wheels.glob("lathe-*.whl")
     return wheel
 

@@ -2,7 +2,6 @@
 // precision and to their budget.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -10,8 +9,8 @@
 #include "lathe/codegen/gemm_operand.h"
 #include "lathe/runtime/dense_products.h"
 #include "runtime/device_impl.h"
+#include "tests/runtime/dense_numbers.h"
 #include "tests/runtime/emulated_driver.h"
-#include "verification/random.h"
 
 namespace lathe::testing {
 namespace {
@@ -19,13 +18,6 @@ namespace {
 using Floats = std::vector<float>;
 
 constexpr int kIn = 40, kOut = 21;
-
-Floats drawn(std::size_t count, std::uint64_t seed) {
-  verification::Random random(seed);
-  Floats out(count);
-  for (float& value : out) value = random.normal();
-  return out;
-}
 
 struct Weight {
   Floats values;
@@ -42,18 +34,7 @@ Weight weight_of(std::uint64_t seed) {
 
 // The relative L2 error of `batch` results.
 double error_of(const Floats& hidden, const Floats& weight, const Floats& out, int batch) {
-  double error = 0, norm = 0;
-  for (int b = 0; b < batch; ++b) {
-    for (int n = 0; n < kOut; ++n) {
-      double sum = 0;
-      for (int i = 0; i < kIn; ++i)
-        sum += double(hidden[std::size_t(b * kIn + i)]) * double(weight[std::size_t(n * kIn + i)]);
-      const double off = double(out[std::size_t(b * kOut + n)]) - sum;
-      error += off * off;
-      norm += sum * sum;
-    }
-  }
-  return std::sqrt(error / norm);
+  return product_error(hidden, weight, out, batch, kIn, kOut);
 }
 
 Result<std::unique_ptr<DenseProducts>> open_products(const FakeDriver& fake,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/runtime/model_parts.h"
+#include "tests/runtime/relative_error.h"
 #include "tests/runtime/shared_gpu.h"
 #include "tests/runtime/tiny_model.h"
 
@@ -86,12 +87,7 @@ TEST_F(GpuParts, ALayersHiddenStatesAreTheOracles) {
       ASSERT_TRUE(session->step_hidden(state) && cpu->step_hidden(state));
       for (const HiddenState which : {HiddenState::stream, HiddenState::normed}) {
         ASSERT_TRUE(session->read_hidden(which, found) && cpu->read_hidden(which, expected));
-        double error = 0, size = 0;
-        for (std::size_t i = 0; i < found.size(); ++i) {
-          error += std::pow(double(found[i]) - expected[i], 2);
-          size += std::pow(double(expected[i]), 2);
-        }
-        EXPECT_LE(std::sqrt(error / size), kBound)
+        EXPECT_LE(relative_error(found, expected), kBound)
             << session->report().executor << " at " << position;
       }
     }

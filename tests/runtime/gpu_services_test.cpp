@@ -2,13 +2,13 @@
 // other. Skipped with the reason where there is no GPU.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "lathe/runtime/batch.h"
 #include "lathe/runtime/draft_trees.h"
+#include "tests/runtime/relative_error.h"
 #include "tests/runtime/session_services.h"
 #include "tests/runtime/shared_gpu.h"
 #include "tests/runtime/tiny_model.h"
@@ -73,12 +73,7 @@ TEST_F(GpuServices, KeysAndValuesAreTheOracles) {
     for (const auto& [a, b] :
          {std::pair(&found.keys, &expected.keys), std::pair(&found.values, &expected.values)}) {
       ASSERT_EQ(a->size(), b->size());
-      double error = 0, size = 0;
-      for (std::size_t i = 0; i < a->size(); ++i) {
-        error += std::pow(double((*a)[i]) - (*b)[i], 2);
-        size += std::pow(double((*b)[i]), 2);
-      }
-      EXPECT_LE(std::sqrt(error / size), kv == Format::q8_0 ? 2e-2 : 2e-3);
+      EXPECT_LE(relative_error(*a, *b), kv == Format::q8_0 ? 2e-2 : 2e-3);
     }
   }
 }

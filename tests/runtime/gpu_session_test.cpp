@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <span>
 #include <thread>
@@ -14,6 +13,7 @@
 #include "runtime/session_base.h"
 #include "tests/runtime/batch_schedule.h"
 #include "tests/runtime/drawn_text.h"
+#include "tests/runtime/relative_error.h"
 #include "tests/runtime/scratch_directory.h"
 #include "tests/runtime/tiny_model.h"
 #include "verification/random.h"
@@ -58,16 +58,6 @@ Logits decode(Session& session) {
     EXPECT_EQ(session.sampled().value(), greatest - all.back().begin());
   }
   return all;
-}
-
-double relative_error(const std::vector<float>& found, const std::vector<float>& expected) {
-  double difference = 0, size = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double d = double(found[i]) - double(expected[i]);
-    difference += d * d;
-    size += double(expected[i]) * double(expected[i]);
-  }
-  return std::sqrt(difference / size);
 }
 
 class GpuTest : public ::testing::Test {

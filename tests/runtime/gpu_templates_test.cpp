@@ -2,11 +2,11 @@
 // templates and the driver's own assembler alone. Skipped with the reason where there is no GPU.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <vector>
 
 #include "lathe/runtime/session.h"
 #include "runtime/platform.h"
+#include "tests/runtime/set_variable.h"
 #include "tests/runtime/tiny_model.h"
 
 namespace lathe::testing {
@@ -57,10 +57,9 @@ TEST(GpuTemplates, DecodeWhatCompilersDo) {
     compiled.compilers = {};
     compiled.plan.fusion = Fusion::none;
     const std::vector<std::int32_t> expected = continued(model, compiled);
-    ::setenv("LATHE_NVJITLINK", "off", 1);
+    const SetVariable without("LATHE_NVJITLINK", "off");
     for (const ExecutorKind kind : {ExecutorKind::eager, ExecutorKind::graph})
       EXPECT_EQ(continued(model, by_templates(kind)), expected) << executor_name(kind);
-    ::unsetenv("LATHE_NVJITLINK");
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lathe/codegen/format.h"
+#include "tests/runtime/relative_error.h"
 
 namespace lathe::testing {
 namespace {
@@ -27,17 +28,6 @@ ModelPart block_of(int layer, PartBlocks blocks, bool residual = true) {
           .output = PartOutput::hidden,
           .blocks = blocks,
           .residual = residual};
-}
-
-double distance(std::span<const float> found, std::span<const float> expected) {
-  if (found.size() != expected.size()) return INFINITY;
-  double difference = 0, size = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    difference += std::pow(double(found[i]) - expected[i], 2);
-    size += std::pow(double(expected[i]), 2);
-  }
-  const double relative = std::sqrt(difference / size);
-  return std::isnan(relative) ? INFINITY : relative;
 }
 
 Floats hidden(Session& session, HiddenState which = HiddenState::stream) {
@@ -72,7 +62,7 @@ Floats embedding(const GgufFile& file, const ModelSpec& spec, std::int32_t token
 
 // The root of the mean square is 1 where the weights of the norm are: enough to tell that it is.
 void expect_normed(const Floats& stream, const Floats& normed) {
-  EXPECT_GT(distance(normed, stream), 1e-3);
+  EXPECT_GT(relative_error(normed, stream), 1e-3);
 }
 
 }  // namespace
@@ -95,36 +85,38 @@ void expect_parts_make_the_whole(const OpenPart& open, const GgufFile& file, dou
     ASSERT_TRUE(whole->step(token) && first->step(token) && early->step(token));
     ASSERT_TRUE(from_hidden->step_hidden(embedded, token));
     const Floats expected = logits(*whole);
-    EXPECT_LE(distance(logits(*from_hidden), expected), bound);
+    EXPECT_LE(relative_error(logits(*from_hidden), expected), bound);
     EXPECT_EQ(from_hidden->sampled().value(), whole->sampled().value());
 
     const Floats between = hidden(*first);
-    EXPECT_LE(distance(hidden(*early), between), bound);
+    EXPECT_LE(relative_error(hidden(*early), between), bound);
     ASSERT_TRUE(rest->step_hidden(between));
-    EXPECT_LE(distance(logits(*rest), expected), bound);
-    EXPECT_LE(distance(hidden(*rest), hidden(*whole)), bound);
-    EXPECT_LE(distance(hidden(*rest, HiddenState::normed), hidden(*whole, HiddenState::normed)),
-              bound);
+    EXPECT_LE(relative_error(logits(*rest), expected), bound);
+    EXPECT_LE(relative_error(hidden(*rest), hidden(*whole)), bound);
+    EXPECT_LE(
+        relative_error(hidden(*rest, HiddenState::normed), hidden(*whole, HiddenState::normed)),
+        bound);
     expect_normed(hidden(*whole), hidden(*whole, HiddenState::normed));
     // The head after one layer is another model's.
-    EXPECT_GT(distance(logits(*early), expected), 1e-3);
+    EXPECT_GT(relative_error(logits(*early), expected), 1e-3);
 
     const Floats attended = after(*attention, embedded);
-    EXPECT_LE(distance(after(*ffn, attended), between), bound);
+    EXPECT_LE(relative_error(after(*ffn, attended), between), bound);
     Floats sum = after(*attention_alone, embedded);
-    EXPECT_GT(distance(sum, attended), 1e-3);
+    EXPECT_GT(relative_error(sum, attended), 1e-3);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += embedded[i];
-    EXPECT_LE(distance(sum, attended), bound);
+    EXPECT_LE(relative_error(sum, attended), bound);
     sum = after(*ffn_alone, attended);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += attended[i];
-    EXPECT_LE(distance(sum, between), bound);
+    EXPECT_LE(relative_error(sum, between), bound);
   }
   // A part's layers count from 0, and have what the model's have.
   const int positions = whole->length();
   Floats keys(std::size_t(positions * spec.kv_heads * spec.head_dim)), of_part(keys.size());
   ASSERT_TRUE(whole->read_kv({KvPart::keys, 1, 0, positions}, keys));
   ASSERT_TRUE(rest->read_kv({KvPart::keys, 0, 0, positions}, of_part));
-  EXPECT_LE(distance(of_part, keys), std::max(bound, 1e-3));  // by roundings of the cache's format
+  EXPECT_LE(relative_error(of_part, keys),
+            std::max(bound, 1e-3));  // by roundings of the cache's format
 }
 
 }  // namespace lathe::testing
