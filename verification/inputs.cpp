@@ -374,6 +374,9 @@ int draws(const KernelCase& kernel_case) {
     if (param.access != Access::read) values += argument_bytes(kernel_case, param) / 4;
   if (kernel_case.key.type == KernelType::attention)  // its maxima are compared on their own
     values = static_cast<std::size_t>(kernel_case.key.heads);
+  // The values of a head have the error of its weights in common.
+  if (kernel_case.key.type == KernelType::attend_tokens)
+    values = static_cast<std::size_t>(kernel_case.key.heads * std::max(kernel_case.count, 1));
   const int few = static_cast<int>((enough + values - 1) / values);
   // Codes have offsets: when the few values of a vector sum to nearly nothing, all rows cancel.
   const KernelKey& key = kernel_case.key;

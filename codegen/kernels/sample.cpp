@@ -160,7 +160,7 @@ OpCall call_top_k(const KernelKey& key) {
 Cost cost_top_k(const KernelKey& key) {
   const std::int64_t m = tokens(key);
   const std::int64_t set_bytes = key.masked ? token_set_bytes(key.n) : 0;
-  return {m * (key.n * 4 + set_bytes), m * key.splits * kListBytes, m * key.n};
+  return {m * (key.n * std::int64_t{4} + set_bytes), m * key.splits * kListBytes, m * key.n};
 }
 
 void top_k_of(const KernelKey& key, const float* logits, std::int32_t token, std::int32_t position,
