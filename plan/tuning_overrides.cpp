@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
+#include <span>
+#include <utility>
 
 #include "lathe/codegen/kernel_table.h"
 #include "plan/selection.h"
@@ -12,17 +15,52 @@
 namespace lathe {
 namespace {
 
-std::string known_words() {
-  std::string known = "fusion, executor";
+constexpr std::size_t kNamesShown = 3;
+
+std::vector<std::string> known_names() {
+  std::vector<std::string> known = {"fusion", "executor"};
   for (const KernelRow& kernel : kernel_table()) {
     for (const KeyField& field : key_fields())
-      if (is_tunable(kernel.type, field)) known += fmt::format(", {}.{}", kernel.name, field.name);
+      if (is_tunable(kernel.type, field))
+        known.push_back(fmt::format("{}.{}", kernel.name, field.name));
   }
   return known;
 }
 
+std::string listed(std::span<const std::string> names) {
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return list;
+}
+
+// How many characters must be put in, left out or exchanged to make one of the other.
+std::size_t characters_apart(std::string_view one, std::string_view other) {
+  std::vector<std::size_t> apart(other.size() + 1);  // of what was read of `one` and each beginning
+  std::iota(apart.begin(), apart.end(), std::size_t{0});
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    std::size_t before = std::exchange(apart[0], i + 1);
+    for (std::size_t j = 0; j < other.size(); ++j) {
+      const std::size_t exchanged = before + (one[i] == other[j] ? 0 : 1);
+      before = apart[j + 1];
+      apart[j + 1] = std::min({exchanged, apart[j] + 1, before + 1});
+    }
+  }
+  return apart.back();
+}
+
 Error refuse(std::string_view word, std::string_view why) {
   return {Code::invalid_argument, fmt::format("the tuning '{}' {}", word, why), {}};
+}
+
+// With the known names that are nearest to this one.
+Error unknown_name(std::string_view word, std::string_view name) {
+  std::vector<std::string> known = known_names();
+  std::string all = listed(known);
+  std::ranges::stable_sort(known, {},
+                           [&](const std::string& other) { return characters_apart(name, other); });
+  known.resize(kNamesShown);
+  return refuse(word, fmt::format("names no choice; nearest: {}", listed(known)))
+      .with("known", std::move(all));
 }
 
 Result<TuningOverride> kernel_override(std::string_view word, std::string_view name,
@@ -36,7 +74,7 @@ Result<TuningOverride> kernel_override(std::string_view word, std::string_view n
     });
     if (field != key_fields().end()) out = {*type, &*field, 0};
   }
-  if (!out.field) return refuse(word, fmt::format("names no choice; known: {}", known_words()));
+  if (!out.field) return unknown_name(word, name);
   const char* const end = value.data() + value.size();
   const auto [rest, status] = std::from_chars(value.data(), end, out.value);
   if (status != std::errc{} || rest != end || out.value < 1)

@@ -26,7 +26,8 @@ struct TuningOverrides {
 };
 
 // Of PlanOptions::tuning: words of the form TYPE.FIELD=NUMBER, fusion=none|full or executor=NAME
-// with commas between them. invalid_argument: a sentence that names the word.
+// with commas between them. invalid_argument: a sentence that names the word and, of a name that is
+// unknown, the nearest ones; detail "known" has all.
 Result<TuningOverrides> parse_tuning(std::string_view text);
 
 }  // namespace lathe

@@ -119,7 +119,9 @@ Result<void> CudaBatch::describe(std::span<const KernelKey> prompt_keys) {
   std::set<KernelKey> keys(prompt_keys.begin(), prompt_keys.end());
   for (const BatchLaunches& rows : rows_)
     for (const KernelKey& key : rows.plan.plan.distinct_keys()) keys.insert(key);
-  return report_kernels(*device_, std::vector(keys.begin(), keys.end()), report_);
+  const std::vector<KernelKey> made(keys.begin(), keys.end());
+  report_unused(decoding_.options, made, report_);
+  return report_kernels(*device_, made, report_);
 }
 
 Result<std::unique_ptr<Batch>> open_batch(std::shared_ptr<const GgufFile> file,

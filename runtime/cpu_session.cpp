@@ -16,6 +16,7 @@
 #include "runtime/environment.h"
 #include "runtime/session_base.h"
 #include "runtime/session_choices.h"
+#include "runtime/session_report.h"
 #include "runtime/thread_team.h"
 
 namespace lathe {
@@ -63,6 +64,7 @@ class CpuSession final : public SessionBase {
   Result<void> prepare() {
     report_.choices.insert(report_.choices.begin(), told_of_cpu());
     report_.notes = read_environment().problems;
+    report_unused(plan_.options, plan_.distinct_keys(), report_);
     LATHE_ASSIGN(scratch_, HostBuffer::allocate(plan_.arena_bytes, "scratch arena"));
     LATHE_ASSIGN(kv_, HostBuffer::allocate(kv_pool_bytes(plan_), "KV cache"));
     scratch_.poison();

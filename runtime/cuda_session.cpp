@@ -83,6 +83,7 @@ class CudaSession final : public SessionBase {
     steps.push_back({&end_of_token_.kernel(), end_of_token_.parameters()});
     LATHE_TRY(make_executor(std::move(steps), options));
     report_choices(prefill, report_);
+    report_unused(plan_.options, made, report_);
     if (prefill) {
       report_.chunk = plan_.options.chunk;
       report_.scratch_bytes += prefill->plan.arena_bytes;

@@ -151,12 +151,9 @@ Environment read_environment() {
       environment.problems.push_back(problem(Variable::wait_limit, limit));
   }
   if (const std::string tuning = text_of(Variable::tuning); !tuning.empty()) {
-    if (const Result<void> valid = check_tuning(tuning)) {
-      environment.tuning = tuning;
-    } else {
-      environment.problems.push_back(
-          fmt::format("LATHE_TUNING counts as not set: {}.", valid.error().message));
-    }
+    environment.tuning = tuning;
+    if (const Result<void> valid = check_tuning_variable(tuning); !valid)
+      environment.problems.push_back(valid.error().message + ".");
   }
   return environment;
 }

@@ -24,8 +24,8 @@ struct Environment {
   std::string llvm;
   std::string nvjitlink;
   std::chrono::milliseconds wait_limit{};  // 0: not set; below 0: none
-  std::string tuning;                      // PlanOptions::tuning, checked
-  // A sentence for each value that makes no sense; it counts as not set.
+  std::string tuning;                      // as it stands there: whoever opens a session checks it
+  // A sentence for each value that makes no sense; it counts as not set, but for that of tuning.
   std::vector<std::string> problems;
 };
 Environment read_environment();

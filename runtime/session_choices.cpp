@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "plan/selection.h"
@@ -25,8 +26,30 @@ Result<ExecutorKind> executor_of_tuning(const std::string& name) {
 }
 
 Result<void> take_environment(PlanOptions& options) {
-  if (options.tuning.empty()) options.tuning = read_environment().tuning;
-  return check_tuning(options.tuning);
+  if (!options.tuning.empty()) return check_tuning(options.tuning);
+  options.tuning = read_environment().tuning;
+  return check_tuning_variable(options.tuning);
+}
+
+// Why this word is passed over; empty where it is not.
+std::string why_unused(const TuningOverride& word, const PlanOptions& options,
+                       std::span<const KernelKey> keys) {
+  const bool attends = word.type == KernelType::attention || word.type == KernelType::attend;
+  if (attends && options.attention_splits > 0) return "attention_splits counts more";
+  const bool there = std::ranges::any_of(keys, [&](const KernelKey& key) {
+    // The rows of a batch have the splits of a single sequence.
+    return key.type == word.type ||
+           (word.type == KernelType::attend && key.type == KernelType::attend_rows);
+  });
+  return there ? "" : fmt::format("no kernel of the plan is {}", row(word.type).name);
+}
+
+// The same of a choice that has a name.
+std::string why_unused(std::string_view what, std::string_view value,
+                       std::span<const Selected> choices) {
+  const auto told = std::ranges::find(choices, what, &Selected::what);
+  if (told == choices.end() || told->value.starts_with(value)) return "";
+  return fmt::format("{} is {}, {}", what, told->value, told->reason);
 }
 
 // The plan with a kernel for each operation, which nobody has set, and why it is taken.
@@ -43,6 +66,8 @@ Result<std::vector<Selected>> choices_of(const GgufFile& file, const SessionOpti
   if (options.executor == ExecutorKind::cpu) {
     LATHE_ASSIGN(Plan plan, plan_for_cpu(file, options.plan));
     plan.choices.insert(plan.choices.begin(), told_of_cpu());
+    std::ranges::move(told_of_unused(plan.options, plan.distinct_keys(), plan.choices),
+                      std::back_inserter(plan.choices));
     return std::move(plan.choices);
   }
   LATHE_ASSIGN(const std::shared_ptr<DeviceImpl> device, device_for(options, platform));
@@ -57,7 +82,12 @@ Result<std::vector<Selected>> choices_of(const GgufFile& file, const SessionOpti
   }
   if (!prefill && !another_executor_may_do(prefill.error())) return std::move(prefill).error();
   choices.push_back(told_of_prompts(prefill ? &prefill->plan : nullptr));
-  if (prefill) std::ranges::copy(prefill->plan.choices, std::back_inserter(choices));
+  std::vector<KernelKey> keys = plan.distinct_keys();
+  if (prefill) {
+    std::ranges::copy(prefill->plan.choices, std::back_inserter(choices));
+    std::ranges::copy(prefill->plan.distinct_keys(), std::back_inserter(keys));
+  }
+  std::ranges::move(told_of_unused(plan.options, keys, choices), std::back_inserter(choices));
   return choices;
 }
 
@@ -67,6 +97,34 @@ Result<void> check_tuning(std::string_view text) {
   LATHE_ASSIGN(const TuningOverrides tuning, parse_tuning(text));
   if (!tuning.executor.empty()) LATHE_TRY(executor_of_tuning(tuning.executor));
   return {};
+}
+
+Result<void> check_tuning_variable(std::string_view text) {
+  Result<void> valid = check_tuning(text);
+  if (valid) return {};
+  Error error = std::move(valid).error();
+  error.message = "LATHE_TUNING: " + error.message;
+  return error;
+}
+
+std::vector<Selected> told_of_unused(const PlanOptions& options, std::span<const KernelKey> keys,
+                                     std::span<const Selected> choices) {
+  std::vector<Selected> unused;
+  const auto tell = [&](std::string word, const std::string& why) {
+    if (!why.empty())
+      unused.push_back({"tuning", std::move(word), "changes nothing: " + why, true});
+  };
+  const Result<TuningOverrides> tuning = parse_tuning(options.tuning);
+  if (!tuning) return unused;  // such a text has no plan
+  if (tuning->fusion) {
+    const std::string name = *tuning->fusion == Fusion::full ? "full" : "none";
+    tell("fusion=" + name, why_unused("fusion", name, choices));
+  }
+  if (!tuning->executor.empty())
+    tell("executor=" + tuning->executor, why_unused("executor", tuning->executor, choices));
+  for (const TuningOverride& word : tuning->kernels)
+    tell(word.text(), why_unused(word, options, keys));
+  return unused;
 }
 
 Result<Plan> plan_for(const DeviceImpl& device, const GgufFile& file, PlanOptions options) {

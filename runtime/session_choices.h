@@ -1,7 +1,9 @@
 // Owns what a session chooses by its device: which plan, which executor, and how that is told.
 #pragma once
 
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "lathe/runtime/session.h"
 #include "runtime/device_impl.h"
@@ -10,6 +12,8 @@ namespace lathe {
 
 // invalid_argument: why this cannot be PlanOptions::tuning.
 Result<void> check_tuning(std::string_view text);
+// The same of LATHE_TUNING, which the sentence names.
+Result<void> check_tuning_variable(std::string_view text);
 
 // The plan for this device, set as LATHE_TUNING says where the options set nothing.
 // Fusion::automatic takes the fused one where the device can run it and the device's routes make
@@ -26,6 +30,11 @@ struct ExecutorChoice {
 };
 // Which executor runs the plan. not_eligible: why the one that was named cannot.
 Result<ExecutorChoice> choose_executor(ExecutorKind wanted, const Plan& plan);
+
+// Of each word of a tuning that nothing took, why: a name that is known, and that plans of these
+// options, of which all kernels have these keys, do not have or do not leave to be chosen.
+std::vector<Selected> told_of_unused(const PlanOptions& options, std::span<const KernelKey> keys,
+                                     std::span<const Selected> choices);
 
 // Of a session that was opened on the CPU.
 Selected told_of_cpu();

@@ -91,6 +91,14 @@ void report_choices(const std::optional<PrefillPlan>& prefill, SessionReport& re
   if (prefill) std::ranges::copy(prefill->plan.choices, std::back_inserter(report.choices));
 }
 
+void report_unused(const PlanOptions& options, std::span<const KernelKey> keys,
+                   SessionReport& report) {
+  for (Selected& word : told_of_unused(options, keys, report.choices)) {
+    report.notes.push_back(fmt::format("the tuning '{}' {}", word.value, word.reason));
+    report.choices.push_back(std::move(word));
+  }
+}
+
 void report_notes(const DeviceImpl& device, const Plan& plan, SessionReport& report) {
   report.cache = device.cache_counts();
   std::vector<std::string> notes = device.notes();

@@ -23,6 +23,10 @@ Result<void> report_kernels(DeviceImpl& device, std::span<const KernelKey> keys,
                             SessionReport& report);
 // How prompts are read, and what was chosen for that.
 void report_choices(const std::optional<PrefillPlan>& prefill, SessionReport& report);
+// Words of the tuning that changed nothing, among the choices and the notes. `keys`: of all
+// kernels.
+void report_unused(const PlanOptions& options, std::span<const KernelKey> keys,
+                   SessionReport& report);
 // At the end of opening: the device's cache and notes, and the plan's notes, before those there
 // are.
 void report_notes(const DeviceImpl& device, const Plan& plan, SessionReport& report);

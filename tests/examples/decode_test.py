@@ -124,6 +124,13 @@ class Text(DecodeTest):
             self.assertTrue(choice["set"])
             self.assertTrue(choice["value"].startswith("warps 2"))
 
+    def test_a_tuning_that_nothing_takes_is_explained_and_noted(self):
+        lines = self.decode("--explain", "--tuning", "matvec.stages=2").stdout.splitlines()
+        self.assertRegex(lines[-1], r"^tuning +matvec\.stages=2 +changes nothing: no kernel of the "
+                                    r"plan is matvec$")
+        told = self.decode("hello", "-n", "1", "--tuning", "matvec.stages=2").stderr
+        self.assertIn("decode: the tuning 'matvec.stages=2' changes nothing: ", told)
+
 
 class Tokens(DecodeTest):
     def test_ids_go_in_and_come_out(self):

@@ -194,7 +194,10 @@ TEST(Selection, WhatCannotBeIsRefusedInASentence) {
     EXPECT_NE(message.find(part), std::string::npos) << tuning << ": " << message;
   };
   says("gemv.warps", "NAME=VALUE");
-  says("gemv.stages=2", "names no choice; known: fusion, executor, ");
+  says("gemv.wraps=2", "'gemv.wraps=2' names no choice; nearest: gemv.warps, ");
+  says("fusoin=none", "'fusoin=none' names no choice; nearest: fusion, ");
+  says("matvecs.stages=2", "'matvecs.stages=2' names no choice; nearest: matvec.stages, ");
+  says("gemv.stages=2", "'gemv.stages=2' names no choice; nearest: ");
   says("gemv.warps=two", "has no number above 0");
   says("gemv.warps=-2", "has no number above 0");
   says("nothing.warps=2", "'nothing.warps=2' names no choice");
@@ -208,6 +211,21 @@ TEST(Selection, WhatCannotBeIsRefusedInASentence) {
   says("fusion=none,gemv.warps=17", "the tuning 'gemv.warps=17' is not possible for gemv.");
   says("matvec.stages=16,gemv.warps=1", "matvec.stages=16");
   says("top_k.splits=5000", "top_k.splits=5000");
+}
+
+TEST(Selection, AnUnknownNameHasAllThatAreKnownBesideIt) {
+  PlanOptions options;
+  options.tuning = "gemv.wraps=2";
+  const Result<Plan> plan = plan_of(fusible(testing::tiny_llama()), options);
+  ASSERT_FALSE(plan);
+  ASSERT_EQ(plan.error().details.size(), 1u);
+  EXPECT_EQ(plan.error().details[0].name, "known");
+  const std::string known = ", " + plan.error().details[0].value + ",";
+  for (const char* name :
+       {"fusion", "executor", "gemv.warps", "gemv.rows", "rms_norm.warps", "norm_tokens.warps",
+        "attention.splits", "attend.splits", "matvec.blocks", "matvec.stages", "top_k.splits",
+        "top_k.warps", "sample.warps"})
+    EXPECT_NE(known.find(std::string(", ") + name + ","), std::string::npos) << name;
 }
 
 }  // namespace

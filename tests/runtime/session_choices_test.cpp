@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 
 #include "runtime/session_base.h"
@@ -136,13 +137,97 @@ TEST(SessionChoices, WhatIsExplainedIsRefusedLikeTheOpening) {
   EXPECT_TRUE(Session::explain(*make_model(1), options));
 }
 
-TEST(SessionChoices, AVariableThatMakesNoSenseIsANoteOnTheCpuToo) {
-  const SetVariable variable("LATHE_TUNING", "gemv.warps=two");
-  const auto session = Session::open(make_model(1), options_for(ExecutorKind::cpu));
+TEST(SessionChoices, AVariableThatMakesNoSenseIsRefusedByItsName) {
+  for (const auto& [value, part] :
+       {std::pair("gemv.warps=two", "'gemv.warps=two' has no number above 0"),
+        std::pair("gemv.wraps=2", "'gemv.wraps=2' names no choice; nearest: gemv.warps"),
+        std::pair("executor=fastest", "no executor \"fastest\"")}) {
+    const SetVariable variable("LATHE_TUNING", value);
+    FakeDriver fake;
+    for (const ExecutorKind kind : {ExecutorKind::automatic, ExecutorKind::cpu}) {
+      const auto session = open_session(make_model(1), options_for(kind), fake.platform());
+      ASSERT_FALSE(session) << value;
+      EXPECT_EQ(session.error().code, Code::invalid_argument);
+      EXPECT_TRUE(session.error().message.starts_with("LATHE_TUNING: ")) << session.error().text();
+      EXPECT_NE(session.error().message.find(part), std::string::npos) << session.error().text();
+    }
+    const auto explained = Session::explain(*make_model(1), options_for(ExecutorKind::cpu));
+    ASSERT_FALSE(explained);
+    EXPECT_TRUE(explained.error().message.starts_with("LATHE_TUNING: "));
+    // What is set in code counts more: the variable is not looked at.
+    EXPECT_TRUE(Session::open(make_model(1), options_for(ExecutorKind::cpu, "sample.warps=2")));
+    EXPECT_EQ(fake.calls("cuLaunchKernel"), 0);
+  }
+}
+
+std::vector<Selected> unused(const std::vector<Selected>& choices) {
+  std::vector<Selected> unused;
+  std::ranges::copy_if(choices, std::back_inserter(unused),
+                       [](const Selected& choice) { return choice.what == "tuning"; });
+  return unused;
+}
+
+TEST(SessionChoices, AKnownNameThatNothingTakesIsToldWithItsReason) {
+  FakeDriver fake;
+  SessionOptions options = options_for(
+      ExecutorKind::graph, "executor=eager,gemv.warps=4,matvec.stages=1,attend.splits=2");
+  options.plan.attention_splits = 3;
+  const std::vector<Selected> expected = {
+      {"tuning", "executor=eager", "changes nothing: executor is graph, as it was set", true},
+      {"tuning", "gemv.warps=4", "changes nothing: no kernel of the plan is gemv", true},
+      {"tuning", "attend.splits=2", "changes nothing: attention_splits counts more", true}};
+  const auto session = open_session(make_model(1), options, fake.platform());
   ASSERT_TRUE(session) << session.error().text();
-  ASSERT_EQ((*session)->report().notes.size(), 1u);
-  EXPECT_NE((*session)->report().notes[0].find("LATHE_TUNING counts as not set"),
-            std::string::npos);
+  EXPECT_EQ(unused((*session)->report().choices), expected);
+  for (const Selected& word : expected)
+    EXPECT_EQ(std::ranges::count((*session)->report().notes,
+                                 "the tuning '" + word.value + "' " + word.reason),
+              1);
+  options.kernels = DeviceImpl::open({.disk_cache = false}, fake.platform()).value();
+  const auto explained = Session::explain(*make_model(1), options);
+  ASSERT_TRUE(explained) << explained.error().text();
+  EXPECT_EQ(unused(*explained), expected);
+}
+
+TEST(SessionChoices, WhatIsTakenIsNotToldAsUnused) {
+  FakeDriver fake;
+  for (const char* tuning :
+       {"executor=eager,fusion=none,gemv.warps=2,rms_norm.warps=2,attention.splits=2",
+        "executor=mega,fusion=full,matvec.stages=1,attend.splits=2,norm_tokens.warps=4,"
+        "top_k.warps=1,sample.warps=1"}) {
+    const auto session =
+        open_session(make_model(1), options_for(ExecutorKind::automatic, tuning), fake.platform());
+    ASSERT_TRUE(session) << session.error().text();
+    EXPECT_EQ(unused((*session)->report().choices), std::vector<Selected>{});
+  }
+}
+
+// Its rows attend in as many splits as a single sequence.
+TEST(SessionChoices, ABatchTellsWhatItsRowsDoNotHave) {
+  FakeDriver fake;
+  BatchOptions options;
+  options.session = options_for(ExecutorKind::automatic,
+                                "executor=mega,matvec.stages=1,"
+                                "attend.splits=2,top_k.warps=1");
+  options.session.plan.kv = Format::f16;
+  options.sequences = 2;
+  const auto batch = open_batch(make_model(1), options, fake.platform());
+  ASSERT_TRUE(batch) << batch.error().text();
+  EXPECT_EQ(unused((*batch)->report().choices),
+            (std::vector<Selected>{
+                {"tuning", "executor=mega",
+                 "changes nothing: executor is graph, one launch a step of a batch", true},
+                {"tuning", "matvec.stages=1", "changes nothing: no kernel of the plan is matvec",
+                 true}}));
+}
+
+TEST(SessionChoices, OnTheCpuThereIsNoExecutorToSet) {
+  const auto session =
+      Session::open(make_model(1), options_for(ExecutorKind::cpu, "executor=mega,gemv.rows=2"));
+  ASSERT_TRUE(session) << session.error().text();
+  const std::vector<Selected> told = unused((*session)->report().choices);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].reason, "changes nothing: executor is cpu, as it was set");
 }
 
 TEST(SessionChoices, ASessionOnTheCpuHasThemToo) {

@@ -195,7 +195,8 @@ typedef struct lathe_session_info {
 // One thing that was chosen; texts are valid while the session is.
 typedef struct lathe_choice {
   size_t struct_size;
-  const char* what;    // the key of a kernel, "executor", "fusion" or "prompts"
+  // The key of a kernel, "executor", "fusion" or "prompts"; "tuning": a word that changed nothing.
+  const char* what;
   const char* value;   // "mega", "warps 8, rows 2"
   const char* reason;  // a part of a sentence
   int32_t set;         // by the caller or the environment, and not chosen
