@@ -83,14 +83,7 @@ class DenseProductsImpl final : public DenseProducts {
 
   Result<void> batch_gemv_cached_only(const DenseWeightKey& key, std::span<const float> hidden,
                                       int batch, std::span<float> out) override {
-    using Weight = std::shared_ptr<const DenseWeight>;
-    return multiply_kept(key, hidden, batch, out, [&]() -> Result<Weight> {
-      if (Weight weight = cache_->find(key)) return weight;
-      return Error{Code::not_found,
-                   fmt::format("The dense weight of {} rows of {} values is not in the cache.",
-                               key.n_out, key.n_in),
-                   {}};
-    });
+    return multiply_kept(key, hidden, batch, out, [&] { return cache_->get(key); });
   }
 
   Result<int> preload(std::span<const DenseSource> sources) override {

@@ -149,6 +149,14 @@ std::shared_ptr<const DenseWeight> DenseWeightCache::find(const DenseWeightKey& 
   return nullptr;
 }
 
+Result<std::shared_ptr<const DenseWeight>> DenseWeightCache::get(const DenseWeightKey& key) {
+  if (auto weight = find(key)) return weight;
+  return Error{Code::not_found,
+               fmt::format("The dense weight of {} rows of {} values is not in the cache.",
+                           key.n_out, key.n_in),
+               {}};
+}
+
 bool DenseWeightCache::contains(const DenseWeightKey& key) const {
   const std::lock_guard lock(mutex_);
   return std::ranges::any_of(entries_,

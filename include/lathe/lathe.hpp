@@ -363,3 +363,4 @@ class Session : public Handle<lathe_session, lathe_session_close> {
 }  // namespace lathe::api
 
 #include "lathe/cpp/batch.hpp"
+#include "lathe/cpp/dense.hpp"

@@ -82,6 +82,7 @@ void tell_progress(void* callback, const char* what, std::int64_t done, std::int
 
 void bind_arrays(nb::module_& module);
 void bind_batches(nb::module_& module);
+void bind_dense(nb::module_& module);
 void bind_errors(nb::module_& module);
 void bind_kernels(nb::module_& module);
 void bind_models(nb::module_& module);

@@ -1,12 +1,14 @@
 """GPU kernels made for a model's shapes while the program runs, and language models decoded with
 them, from GGUF files and P64 containers.
 
-See docs/python.md. Kernels: Key, emit, Device. Models: Model, Session, Batch. Failures: Error."""
+See docs/python.md. Kernels: Key, emit, Device. Plain matrices: DenseProducts. Models: Model, Session,
+Batch. Failures: Error."""
 
 from lathe._lathe import (
     Access,
     Blocks,
     CacheCounts,
+    DenseCounts,
     Element,
     Executor,
     Fusion,
@@ -20,6 +22,7 @@ from lathe._lathe import (
     ModelReport,
     Parameter,
     Part,
+    Precision,
     Ptx,
     Route,
     Snapshot,
@@ -28,6 +31,7 @@ from lathe._lathe import (
 )
 from lathe.arrays import current_stream
 from lathe.batches import Batch, DraftCounts
+from lathe.dense import DenseCache, DenseKey, DenseProducts, weight_fingerprint
 from lathe.errors import Error, Status
 from lathe.kernels import Compilers, Device, Kernel, emit
 from lathe.progress import ProgressBar
@@ -41,6 +45,10 @@ __all__ = [
     "Blocks",
     "CacheCounts",
     "Compilers",
+    "DenseCache",
+    "DenseCounts",
+    "DenseKey",
+    "DenseProducts",
     "Device",
     "DraftCounts",
     "Element",
@@ -58,6 +66,7 @@ __all__ = [
     "ModelReport",
     "Parameter",
     "Part",
+    "Precision",
     "ProgressBar",
     "Ptx",
     "Route",
@@ -68,4 +77,5 @@ __all__ = [
     "emit",
     "token_set",
     "version",
+    "weight_fingerprint",
 ]

@@ -1,12 +1,16 @@
-"""Owns the way from another library's array to a device address, and to the stream it is used on."""
+"""Owns the way from another library's array to an address, on a device or of the host, and to the
+stream it is used on."""
 
 import sys
 from typing import Any, Dict, Iterable, Mapping, NamedTuple, Optional, Tuple
 
+import numpy
+
 from lathe import _lathe
 
-# Device types of DLPack whose memory a kernel may use.
+# Device types of DLPack: those whose memory a kernel may use, and those that the host may read.
 DLPACK_CUDA, DLPACK_CUDA_MANAGED = 2, 13
+DLPACK_CPU, DLPACK_CUDA_HOST = 1, 3
 TYPE_CODES = {_lathe.Element.F32: "f4", _lathe.Element.I32: "i4"}
 
 
@@ -52,6 +56,45 @@ def _by_dlpack(capsule: Any, kind: str) -> View:
     if not _dense(shape, [stride * size for stride in strides], size):
         raise ValueError(f"The {kind} is not contiguous.")
     return View(address, _product(shape) * size, type_code)
+
+
+class HostView(NamedTuple):
+    """An array as the host sees it."""
+
+    address: int
+    bytes: int
+    type_code: str
+    shape: Tuple[int, ...]
+    read_only: bool = False
+
+
+def host_view(array: Any, name: str) -> HostView:
+    """By __array_interface__, DLPack or the buffer protocol. Refuses what is not dense memory of the
+    host, by the argument's name."""
+    kind = type(array).__name__
+    where = array.__dlpack_device__()[0] if hasattr(array, "__dlpack_device__") else DLPACK_CPU
+    if hasattr(array, "__cuda_array_interface__") or where not in (DLPACK_CPU, DLPACK_CUDA_HOST):
+        raise ValueError(f"{name} is read in host memory, and the {kind} is on a device.")
+    if not hasattr(array, "__array_interface__") and hasattr(array, "__dlpack__"):
+        address, shape, strides, type_code = _lathe.read_capsule(array.__dlpack__())
+        size = int(type_code[1:])
+        if not _dense(shape, [stride * size for stride in strides], size):
+            raise ValueError(f"{name} is not contiguous.")
+        return HostView(address, _product(shape) * size, type_code, shape)
+    if not hasattr(array, "__array_interface__"):
+        try:
+            array = numpy.asarray(memoryview(array))
+        except TypeError:
+            raise TypeError(f"{name} is no array, but a {kind}.") from None
+    interface = array.__array_interface__
+    shape, type_code = tuple(interface["shape"]), interface["typestr"][1:]
+    size = int(type_code[1:])
+    if interface["typestr"][0] == ">":
+        raise TypeError(f"{name} has numbers in the other order of bytes.")
+    if not _dense(shape, interface.get("strides"), size):
+        raise ValueError(f"{name} is not contiguous.")
+    address, read_only = interface["data"]
+    return HostView(int(address), _product(shape) * size, type_code, shape, bool(read_only))
 
 
 def _product(shape: Iterable[int]) -> int:

@@ -1,4 +1,9 @@
 // Owns the C functions about dense products. The comments of lathe/c/dense.h hold.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
 #include "runtime/c_api/objects.h"
 
 using namespace lathe;
@@ -16,6 +21,10 @@ Result<DenseOptions> options_of(const lathe_dense_options& given) {
     return unknown_number("precision", given.precision);
   options.precision = static_cast<Precision>(given.precision);
   if (given.budget_bytes != 0) options.budget_bytes = given.budget_bytes;
+  if (given.cache) {
+    LATHE_ASSIGN(const DenseCacheObject* object, find<DenseCacheObject>(given.cache));
+    options.cache = object->cache;
+  }
   return options;
 }
 
@@ -45,6 +54,15 @@ lathe_status with_products(const lathe_dense* dense, const Body& body) {
   });
 }
 
+// The same of an open cache.
+template <typename Body>
+lathe_status with_cache(const lathe_dense_cache* cache, const Body& body) {
+  return guarded([&]() -> Result<void> {
+    LATHE_ASSIGN(const DenseCacheObject* object, find<DenseCacheObject>(cache));
+    return body(*object->cache);
+  });
+}
+
 }  // namespace
 
 lathe_status lathe_weight_fingerprint(const void* raw, std::size_t bytes, std::uint64_t n_in,
@@ -67,6 +85,79 @@ lathe_status lathe_dense_key_make(const void* raw, std::size_t bytes, const char
     LATHE_ASSIGN(const DenseWeightKey made,
                  dense_weight_key(bytes_of(raw, bytes), of, n_in, n_out));
     *key = {made.digest, made.bytes, static_cast<std::int32_t>(of), n_in, n_out, 0};
+    return {};
+  });
+}
+
+lathe_status lathe_dense_cache_open(lathe_dense_cache** cache) {
+  return guarded([&]() -> Result<void> {
+    LATHE_NOT_NULL(cache);
+    LATHE_ASSIGN(*cache, open_handle(std::make_unique<DenseCacheObject>()));
+    return {};
+  });
+}
+
+lathe_status lathe_dense_cache_close(lathe_dense_cache* cache) {
+  return guarded([&] { return close<DenseCacheObject>(cache); });
+}
+
+lathe_status lathe_dense_cache_put(lathe_dense_cache* cache, const lathe_dense_key* key,
+                                   const float* values, std::int64_t count) {
+  return with_cache(cache, [&](DenseWeightCache& weights) -> Result<void> {
+    LATHE_ASSIGN(const DenseWeightKey of, key_of(key));
+    LATHE_TRY(check_array(values, "values", count));
+    return weights.put(of, {values, std::size_t(count)});
+  });
+}
+
+lathe_status lathe_dense_cache_expand(lathe_dense_cache* cache, const lathe_dense_key* key,
+                                      const void* raw) {
+  return with_cache(cache, [&](DenseWeightCache& weights) -> Result<void> {
+    LATHE_ASSIGN(const DenseWeightKey of, key_of(key));
+    LATHE_NOT_NULL(raw);
+    LATHE_TRY(weights.expand(of, bytes_of(raw, std::size_t(of.bytes))));
+    return {};
+  });
+}
+
+lathe_status lathe_dense_cache_read(lathe_dense_cache* cache, const lathe_dense_key* key,
+                                    float* values, std::int64_t count) {
+  return with_cache(cache, [&](DenseWeightCache& weights) -> Result<void> {
+    LATHE_ASSIGN(const DenseWeightKey of, key_of(key));
+    LATHE_TRY(check_array(values, "values", count));
+    LATHE_ASSIGN(const std::shared_ptr<const DenseWeight> weight, weights.get(of));
+    const std::span<const float> kept = weight->values.values();
+    if (std::cmp_not_equal(count, kept.size()))
+      return Error{Code::invalid_argument,
+                   fmt::format("A dense weight of {} rows of {} values has room for {} of them.",
+                               of.n_out, of.n_in, count),
+                   {}};
+    std::ranges::copy(kept, values);
+    return {};
+  });
+}
+
+lathe_status lathe_dense_cache_contains(const lathe_dense_cache* cache, const lathe_dense_key* key,
+                                        std::int32_t* contained) {
+  return with_cache(cache, [&](DenseWeightCache& weights) -> Result<void> {
+    LATHE_NOT_NULL(contained);
+    LATHE_ASSIGN(const DenseWeightKey of, key_of(key));
+    *contained = weights.contains(of) ? 1 : 0;
+    return {};
+  });
+}
+
+lathe_status lathe_dense_cache_get_size(const lathe_dense_cache* cache, std::int32_t* size) {
+  return with_cache(cache, [&](DenseWeightCache& weights) -> Result<void> {
+    LATHE_NOT_NULL(size);
+    *size = std::int32_t(weights.size());
+    return {};
+  });
+}
+
+lathe_status lathe_dense_cache_clear(lathe_dense_cache* cache) {
+  return with_cache(cache, [](DenseWeightCache& weights) -> Result<void> {
+    weights.clear();
     return {};
   });
 }

@@ -25,7 +25,8 @@ enum class HandleKind : std::uint8_t {
   session,
   batch,
   snapshot,
-  dense
+  dense,
+  dense_cache
 };
 
 using Destroy = void (*)(void* object);

@@ -111,13 +111,21 @@ struct SnapshotObject {
   const KvSnapshot snapshot;
 };
 
-Result<DeviceOptions> device_options_of(const lathe_device_options& given);
 struct DenseObject {
   using Handle = lathe_dense;
   static constexpr HandleKind kind = HandleKind::dense;
   static constexpr const char* noun = "dense products handle";
   std::unique_ptr<DenseProducts> products;
 };
+
+struct DenseCacheObject {
+  using Handle = lathe_dense_cache;
+  static constexpr HandleKind kind = HandleKind::dense_cache;
+  static constexpr const char* noun = "dense cache";
+  const std::shared_ptr<DenseWeightCache> cache = std::make_shared<DenseWeightCache>();
+};
+
+Result<DeviceOptions> device_options_of(const lathe_device_options& given);
 
 // Tests open devices on a driver of their own.
 inline Result<lathe_device*> open_device_handle(std::shared_ptr<Device> device) {

@@ -16,6 +16,9 @@ extern "C" {
 
 // Any number of threads at once: one product at a time, the others wait.
 typedef struct lathe_dense lathe_dense;
+// In host memory, the last 24 matrices that somebody used, as floats. Any number of threads at
+// once. Products keep it open.
+typedef struct lathe_dense_cache lathe_dense_cache;
 
 enum {
   LATHE_PRECISION_FAITHFUL = 0,  // 22 bits of each number: 1e-6 of the result
@@ -25,9 +28,11 @@ enum {
 
 typedef struct lathe_dense_options {
   size_t struct_size;
-  int64_t budget_bytes;  // of device memory for what is resident; 0: 2 GiB
-  int32_t precision;     // LATHE_PRECISION_...
-  int32_t reserved;      // 0
+  int64_t budget_bytes;      // of device memory for what is resident; 0: 2 GiB
+  int32_t precision;         // LATHE_PRECISION_...
+  int32_t reserved;          // 0
+  lathe_dense_cache* cache;  // of which products take weights, and where they leave them; NULL: one
+                             // of their own
 } lathe_dense_options;
 
 // What a weight is found by. Made by lathe_dense_key_make() alone; a plain value.
@@ -63,6 +68,25 @@ LATHE_API lathe_status lathe_weight_fingerprint(const void* raw, size_t bytes, u
 // Of n_out rows of n_in values in a format, such as "q4_k": hashes all bytes, so keep the key.
 LATHE_API lathe_status lathe_dense_key_make(const void* raw, size_t bytes, const char* format,
                                             int32_t n_in, int32_t n_out, lathe_dense_key* key);
+
+LATHE_API lathe_status lathe_dense_cache_open(lathe_dense_cache** cache);
+LATHE_API lathe_status lathe_dense_cache_close(lathe_dense_cache* cache);
+// Keeps a copy of key->n_out rows of key->n_in floats, which `count` must be, in place of what the
+// key had. A weight that is not there takes the place of the one that was not used for longest.
+LATHE_API lathe_status lathe_dense_cache_put(lathe_dense_cache* cache, const lathe_dense_key* key,
+                                             const float* values, int64_t count);
+// The same of key->bytes of any format, unless the weight is there. `raw` is what the key was made
+// of: it is not hashed again.
+LATHE_API lathe_status lathe_dense_cache_expand(lathe_dense_cache* cache,
+                                                const lathe_dense_key* key, const void* raw);
+// Copies all floats, which `count` must be; a use. LATHE_NOT_FOUND.
+LATHE_API lathe_status lathe_dense_cache_read(lathe_dense_cache* cache, const lathe_dense_key* key,
+                                              float* values, int64_t count);
+// No use.
+LATHE_API lathe_status lathe_dense_cache_contains(const lathe_dense_cache* cache,
+                                                  const lathe_dense_key* key, int32_t* contained);
+LATHE_API lathe_status lathe_dense_cache_get_size(const lathe_dense_cache* cache, int32_t* size);
+LATHE_API lathe_status lathe_dense_cache_clear(lathe_dense_cache* cache);
 
 // options may be NULL. LATHE_NOT_ELIGIBLE before sm_80.
 LATHE_API lathe_status lathe_dense_open(lathe_device* device, const lathe_dense_options* options,

@@ -83,6 +83,8 @@ class DenseWeightCache {
                                                     std::span<const std::byte> raw);
   // Null where it is not. Counts as a use.
   std::shared_ptr<const DenseWeight> find(const DenseWeightKey& key);
+  // The same; not_found where it is not.
+  Result<std::shared_ptr<const DenseWeight>> get(const DenseWeightKey& key);
   // Does not count as one.
   bool contains(const DenseWeightKey& key) const;
   std::size_t size() const;
