@@ -74,6 +74,7 @@
   FILE(ops_tile_dot_half, "ops/tile_dot_half.h")       \
   FILE(ops_tile_dot_runs, "ops/tile_dot_runs.h")       \
   FILE(ops_tile_operands, "ops/tile_operands.h")       \
+  FILE(ops_tile_pair, "ops/tile_pair.h")               \
   FILE(ops_tile_shapes, "ops/tile_shapes.h")           \
   FILE(ops_token_set, "ops/token_set.h")               \
   FILE(ops_top_k, "ops/top_k.h")                       \

@@ -30,7 +30,8 @@ void add_distinct(List& list, const KernelKey& key) {
 
 dev::PersistentLayout layout(const Program& program) {
   return dev::persistent_layout(program.warps, program.stages, program.slot_bytes,
-                                tile_columns(program), program.entries, attend_bytes(program));
+                                tile_columns(program), program.entries, attend_bytes(program),
+                                program.paired ? 2 : 1);
 }
 
 // Sub-blocks per tile when all matrices have the same, else 0: then it is data.
@@ -157,7 +158,10 @@ Result<Program> make_program(std::span<const KernelKey> steps) {
     if (key.type == KernelType::attend) {
       add_distinct(program.attends, key);
     } else if (key.type == KernelType::matvec) {
+      if (!program.matvecs.empty() && key.paired != program.paired)
+        return refused("some of its phases multiply tiles in pairs and some do not");
       add_distinct(program.matvecs, key);
+      program.paired = key.paired;
       for (const auto& [format, n] : matrices(key)) program.entries += n > 0 ? 1 : 0;
       program.slot_bytes = std::max(program.slot_bytes, matvec_slot_bytes(key));
       program.blocks = key.blocks;
@@ -186,6 +190,7 @@ Result<std::string> cuda_source(const Program& program) {
       "struct Phases {{\n"
       "  static constexpr u32 features = {};\n"
       "  static constexpr int subs = {};\n"
+      "  enum : int {{ together = {} }};\n"
       "  static __device__ __forceinline__ int attend_blocks(int variant, int position) {{\n{}  "
       "}}\n"
       // Not inlined: it would take the registers of the phases that stream weights.
@@ -204,9 +209,10 @@ Result<std::string> cuda_source(const Program& program) {
       "                         {{{}, {}, {}, {}, {}, {}, {}, {}}}, tokens, chooses);\n"
       "}}\n",
       tiles ? "embed_tiles" : "embed", features(program), common_subs(program),
-      attend_blocks_text(program), attend_text(program), embed_text(program.embed),
-      program.warps * 32, kEntry, program.steps, program.entries, program.blocks, program.warps,
-      program.stages, program.slot_bytes, tile_columns(program), attend_bytes(program));
+      program.paired ? 2 : 1, attend_blocks_text(program), attend_text(program),
+      embed_text(program.embed), program.warps * 32, kEntry, program.steps, program.entries,
+      program.blocks, program.warps, program.stages, program.slot_bytes, tile_columns(program),
+      attend_bytes(program));
 }
 
 Result<void> program_fits(const Program& program, const Target& target) {

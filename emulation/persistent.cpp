@@ -56,9 +56,10 @@ void embed_tiles(const dev::Exchange& e, const dev::u8* table, const dev::i32* t
   }
 }
 
+template <int kTogether>
 struct Phases {
   static constexpr dev::u32 features = ((1u << dev::kTileFormats) - 1) | dev::kJoins;
-  static constexpr int subs = 0;
+  static constexpr int subs = 0, together = kTogether;
 
   static dev::AttendNumbers numbers(const KernelKey& key) {
     return {
@@ -113,7 +114,10 @@ Result<Program> parse(const std::string& text) {
     LATHE_ASSIGN(const KernelKey key, parse_key(word));
     if (key.type == KernelType::embed) program.embed = key;
     if (key.type == KernelType::attend) program.attends.push_back(key);
-    if (key.type == KernelType::matvec) program.matvecs.push_back(key);
+    if (key.type == KernelType::matvec) {
+      program.matvecs.push_back(key);
+      program.paired = key.paired;
+    }
   }
   return program;
 }
@@ -150,7 +154,13 @@ Result<void> emulate_persistent(const std::string& text, std::span<void* const> 
   running = &program;
   Result<void> ran = launch_together(
       "the persistent kernel", program.geometry(),
-      [&] { dev::run_persistent<Phases>(operands, shape, tokens, chooses); }, seed, held_back);
+      [&] {
+        if (program.paired)
+          dev::run_persistent<Phases<2>>(operands, shape, tokens, chooses);
+        else
+          dev::run_persistent<Phases<1>>(operands, shape, tokens, chooses);
+      },
+      seed, held_back);
   running = nullptr;
   return ran;
 }

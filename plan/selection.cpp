@@ -103,6 +103,7 @@ struct Rule {
   std::string (*choose)(KernelKey&, const Given&);
   std::array<Field, 3> chosen;
   std::array<Field, 2> settable = {};  // those that may be set instead
+  bool KernelKey::*flag = nullptr;     // may be set too, which the choice then goes by
 };
 
 constexpr Field kWarps = &KernelKey::warps, kRows = &KernelKey::rows, kSplits = &KernelKey::splits,
@@ -113,7 +114,11 @@ constexpr std::array kRules = {
     Rule{KernelType::attention, attention, {kSplits}, {kSplits}},
     Rule{KernelType::top_k, top_k, {kSplits, kWarps}, {kSplits, kWarps}},
     Rule{KernelType::sample, sample, {kWarps}, {kWarps}},
-    Rule{KernelType::matvec, matvec, {kBlocks, kWarps, kStages}, {kBlocks, kStages}},
+    Rule{KernelType::matvec,
+         matvec,
+         {kBlocks, kWarps, kStages},
+         {kBlocks, kStages},
+         &KernelKey::paired},
     Rule{KernelType::attend, attend, {kSplits, kWarps}, {kSplits}},
     Rule{KernelType::norm_tokens, norm, {kWarps}, {kWarps}},
     Rule{KernelType::matmul, matmul, {kBlocks, kSplits, kWarps}},
@@ -152,7 +157,9 @@ Result<void> check_on(const KernelKey& key, const GpuProfile& gpu) {
 
 bool is_tunable(KernelType type, const KeyField& field) {
   const Rule* rule = rule_of(type);
-  return rule && field.integer && std::ranges::count(rule->settable, field.integer) > 0;
+  if (!rule) return false;
+  return (field.integer && std::ranges::count(rule->settable, field.integer) > 0) ||
+         (field.flag && field.flag == rule->flag);
 }
 
 Result<Tuned> select_tuning(const KernelKey& shape, const GpuProfile& gpu,
@@ -160,11 +167,16 @@ Result<Tuned> select_tuning(const KernelKey& shape, const GpuProfile& gpu,
   const Rule* rule = rule_of(shape.type);
   if (!rule) return Error{Code::internal, fmt::format("{} is not tuned", row(shape.type).name), {}};
   Tuned out{shape, {}};
+  for (const TuningOverride& given : set)
+    if (given.type == shape.type && given.field->flag) {
+      out.key.*given.field->flag = given.value != 0;
+      out.told.set = true;
+    }
   out.told.reason = rule->choose(out.key, {gpu, positions});
   const std::string chosen = values_text(*rule, out.key);
   const bool possible = bool(check_on(out.key, gpu));
   for (const TuningOverride& given : set) {
-    if (given.type != shape.type) continue;
+    if (given.type != shape.type || given.field->flag) continue;
     out.told.set = true;
     out.key.*given.field->integer = given.value;
     const Result<void> valid = check_on(out.key, gpu);

@@ -77,8 +77,10 @@ Result<TuningOverride> kernel_override(std::string_view word, std::string_view n
   if (!out.field) return unknown_name(word, name);
   const char* const end = value.data() + value.size();
   const auto [rest, status] = std::from_chars(value.data(), end, out.value);
-  if (status != std::errc{} || rest != end || out.value < 1)
-    return refuse(word, "has no number above 0");
+  const bool number = status == std::errc{} && rest == end;
+  if (out.field->flag && !(number && (out.value == 0 || out.value == 1)))
+    return refuse(word, "is neither 0 nor 1");
+  if (!out.field->flag && !(number && out.value >= 1)) return refuse(word, "has no number above 0");
   return out;
 }
 

@@ -46,6 +46,7 @@ class Records {
  public:
   explicit Records(const Program& program)
       : program_(program),
+        together_(program.paired ? 2 : 1),
         steps_(std::size_t(program.blocks)),
         entries_(std::size_t(program.blocks)) {}
 
@@ -89,12 +90,12 @@ class Records {
   void place_all_sums(std::vector<dev::StepRecord>& steps) const {
     const auto sums = [&](std::size_t i) {
       return i < steps.size() && steps[i].step == dev::kMatvecStep
-                 ? dev::all_sums(steps[i].matvec.shape, program_.warps)
+                 ? dev::all_sums(steps[i].matvec.shape, program_.warps, together_)
                  : 0;
     };
     for (std::size_t i = 0; i < steps.size(); ++i)
       if (steps[i].step == dev::kMatvecStep)
-        dev::place_sums(steps[i].matvec.shape, program_.warps,
+        dev::place_sums(steps[i].matvec.shape, program_.warps, together_,
                         std::max(i > 0 ? sums(i - 1) : 0, sums(i + 1)));
   }
 
@@ -137,7 +138,7 @@ class Records {
     s.k = key.k;
     s.subs = subs;
     s.columns = columns;
-    s.inverse = dev::column_inverse(columns);
+    s.inverse = dev::column_inverse(columns, together_);
     s.kind = key.gated ? dev::kGatedRows : last ? dev::kLogitRows : dev::kPlainRows;
     s.activation = int(key.activation);
     s.inverse_k = 1.0f / float(key.k);
@@ -152,13 +153,15 @@ class Records {
       for (int m = 0; m < 3; ++m) {
         if (rows[m] == 0) continue;
         const int bytes = tile_shape(formats[m], rows[m], key.k)->tile_bytes;
-        entries_[std::size_t(block)].push_back(dev::stream_entry(
-            tiles[m] + std::int64_t{s.first[m]} * columns * bytes, s.count[m], columns, bytes));
+        entries_[std::size_t(block)].push_back(
+            dev::stream_entry(tiles[m] + std::int64_t{s.first[m]} * columns * bytes, s.count[m],
+                              columns, bytes, together_));
       }
     }
   }
 
   const Program& program_;
+  int together_;
   std::vector<std::vector<dev::StepRecord>> steps_;
   std::vector<std::vector<dev::StreamEntry>> entries_;
 };

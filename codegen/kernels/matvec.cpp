@@ -5,7 +5,7 @@
 #include "codegen/kernels/matvec.h"
 #include "codegen/kernels/rows.h"
 #include "lathe/codegen/tile.h"
-#include "ptx_templates/ops/launch_shapes.h"
+#include "ptx_templates/ops/step_records.h"
 
 namespace lathe {
 namespace {
@@ -29,7 +29,8 @@ Result<void> check(const KernelKey& key) {
     if (!key.norm) return invalid("gated rows need norm");
     // Gates are kept where their sums and the ups' may not fit at once.
     const int most = ceil_div(ceil_div(key.n, 16), key.blocks);
-    const int met = std::min(tile_shape(key.format, key.n, key.k)->tiles_per_row, key.warps);
+    const int met = dev::sum_places(tile_shape(key.format, key.n, key.k)->tiles_per_row, key.warps,
+                                    tiles_together(key));
     if (most > dev::kGateFloats / 16 && 2 * most * 16 * met > dev::kPartialFloats / 2)
       return invalid("n is {}; with {} blocks at most {} gated rows are covered", key.n, key.blocks,
                      key.blocks * dev::kGateFloats);
@@ -66,7 +67,7 @@ std::vector<Param> params(const KernelKey& key) {
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/matvec.h", "matvec_kernel", {}};
+  OpCall call{"ops/matvec.h", key.paired ? "matvec_pairs_kernel" : "matvec_kernel", {}};
   const bool second = key.n_b > 0, third = key.n_c > 0;
   call.arguments = parameters_of({true, second, third,  // weights
                                   true, key.norm, key.joined, key.joined, key.joined, key.bias,
@@ -274,7 +275,7 @@ int matvec_slot_bytes(const KernelKey& key) {
   for (const auto& [format, n] : matrices(key)) {
     if (n == 0) continue;
     if (const auto shape = tile_shape(format, n, key.k))
-      most = std::max(most, dev::slot_bytes(shape->tile_bytes));
+      most = std::max(most, dev::slot_bytes(tiles_together(key) * shape->tile_bytes));
   }
   return most;
 }
@@ -283,15 +284,16 @@ int matvec_shared_bytes(const KernelKey& key) {
   const Result<TileShape> shape = tile_shape(key.format, key.n, key.k);
   if (!shape) return 0;
   return dev::stream_bytes(key.warps, key.stages, matvec_slot_bytes(key)) + dev::kPhaseScratch +
-         dev::column_bytes(shape->tiles_per_row, key.warps) + 3 * dev::kStreamEntryBytes;
+         dev::column_bytes(shape->tiles_per_row, key.warps, tiles_together(key)) +
+         3 * dev::kStreamEntryBytes;
 }
 
 const KernelRow kMatvecRow = {
     KernelType::matvec,
     "matvec",
     "up to three matrices of tiles times one vector, with norm, bias, residual or GLU",
-    "k n n_b n_c format_b format_c warps blocks stages epsilon bias residual gated norm joined "
-    "activation",
+    "k n n_b n_c format_b format_c warps blocks stages paired epsilon bias residual gated norm "
+    "joined activation",
     kAnyFormat,
     check,
     geometry,

@@ -40,7 +40,11 @@ double inverse_rms(std::span<const double> x, double epsilon);
 
 // The number by which device code knows a format's tiles; -1 for formats without a decode core.
 int tile_number(Format format);
-// The largest tile of the key's matrices.
+// How many tiles a warp multiplies at once.
+inline int tiles_together(const KernelKey& key) {
+  return key.paired ? 2 : 1;
+}
+// Room for the largest tile of the key's matrices, or for two.
 int matvec_slot_bytes(const KernelKey& key);
 int matvec_shared_bytes(const KernelKey& key);
 

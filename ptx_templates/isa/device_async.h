@@ -27,6 +27,17 @@ LATHE_DEVICE f32x4 shared_f32x4(const f32* p) {
   return v;
 }
 
+// 16 bytes of shared memory in place of four words, if a == b.
+LATHE_DEVICE void shared_u32x4_if(int a, int b, const void* p, u32& w0, u32& w1, u32& w2, u32& w3) {
+  asm volatile(
+      "{.reg .pred same;\n"
+      "setp.eq.s32 same, %5, %6;\n"
+      "@same ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];}"
+      : "+r"(w0), "+r"(w1), "+r"(w2), "+r"(w3)
+      : "r"(shared_address(p)), "r"(a), "r"(b)
+      : "memory");
+}
+
 // Accesses that other blocks of the grid take part in. Relaxed: each is atomic and sees what has
 // reached the L2 cache, with no order among different addresses.
 LATHE_DEVICE u32 load_relaxed(const u32* p) {

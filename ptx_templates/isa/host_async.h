@@ -16,6 +16,14 @@ namespace lathe::dev {
 LATHE_DEVICE f32x4 shared_f32x4(const f32* p) {
   return *reinterpret_cast<const f32x4*>(p);
 }
+LATHE_DEVICE void shared_u32x4_if(int a, int b, const void* p, u32& w0, u32& w1, u32& w2, u32& w3) {
+  if (a != b) return;
+  const u32x4 v = *static_cast<const u32x4*>(p);
+  w0 = v.x;
+  w1 = v.y;
+  w2 = v.z;
+  w3 = v.w;
+}
 LATHE_DEVICE u32 load_relaxed(const u32* p) {
   return *p;
 }

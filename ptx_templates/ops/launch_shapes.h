@@ -33,8 +33,9 @@ enum : int {
   kStreamStepsBytes = 96,
   kCopyLine = 128,
 };
-LATHE_SHAPE int column_bytes(int columns, int warps) {
-  return max_int(columns, warps) * kColumnBytes;
+// A warp that multiplies two tiles at once may have two columns that no other warp has.
+LATHE_SHAPE int column_bytes(int columns, int warps, int together) {
+  return max_int(columns, together * warps) * kColumnBytes;
 }
 
 // The formats of tiles by number.
@@ -358,11 +359,11 @@ struct PersistentLayout {
   int scratch, columns, records, record_barriers, token, entries, bytes;
 };
 LATHE_SHAPE PersistentLayout persistent_layout(int warps, int slots, int slot_bytes, int columns,
-                                               int entries, int attend_bytes) {
+                                               int entries, int attend_bytes, int together) {
   PersistentLayout m{};
   m.scratch = stream_bytes(warps, slots, slot_bytes);
   m.columns = m.scratch + kPhaseScratch;
-  m.records = m.columns + max_int(column_bytes(columns, warps),
+  m.records = m.columns + max_int(column_bytes(columns, warps, together),
                                   round_up(attend_bytes, 16) - int{kPhaseScratch});
   m.record_barriers = m.records + kRecordSlots * kRecordWords * 8;
   m.token = m.record_barriers + kRecordSlots * 8;

@@ -13,12 +13,18 @@
 #pragma once
 
 #include "ops/phase_vector.h"
+#include "ops/tile_pair.h"
 
 namespace lathe::dev {
 
-// A warp's sums of a row tile go to place row * places + own.column.
+// A warp's sums of a row tile go to place row * places + its part.
+template <int kTogether>
 LATHE_DEVICE int places(const Phase& phase, const MatvecShape& s) {
-  return sum_places(s.columns, phase.warps);
+  return sum_places(s.columns, phase.warps, kTogether);
+}
+template <int kTogether>
+LATHE_DEVICE int part_of(const OwnTiles& own) {
+  return kTogether > 1 ? own.part : own.column;
 }
 
 LATHE_DEVICE void leave_rows(f32* sums, f32 row0, f32 row1) {
@@ -36,9 +42,9 @@ template <class Tile, int kSubs>
 LATHE_DEVICE int stream_rows(Phase& phase, const MatvecShape& s, const OwnTiles& own, int row,
                              int end, int at) {
   const int subs = kSubs > 0 ? kSubs : s.subs;
-  const int step = own.groups * places(phase, s) * 16;
-  f32* sums = partial_sums(phase, s) + ((at + row) * places(phase, s) + own.column) * 16;
-  const u8* columns = phase.columns + phase.stream.warp * kColumnBytes;
+  const int step = own.groups * places<1>(phase, s) * 16;
+  f32* sums = partial_sums(phase, s) + ((at + row) * places<1>(phase, s) + part_of<1>(own)) * 16;
+  const u8* columns = own_columns<1>(phase, own);
   Activation x;
   const int bytes = tile_bytes(Tile::Shape::code_bits, Tile::Shape::scale_bytes, subs);
   // With one column, what it wants of the activations stays in registers.
@@ -51,7 +57,44 @@ LATHE_DEVICE int stream_rows(Phase& phase, const MatvecShape& s, const OwnTiles&
       const u8* tile = next_tile(phase.stream, phase.slot_bytes, bytes);
       if (own.count > 1) load_activation(columns + j * phase.warps * kColumnBytes, x);
       tile_dot<Tile>(tile, subs, x, row0, row1);
-      release_tile(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
+      release_tile<1>(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
+    }
+    leave_rows(sums, row0, row1);
+    sums += step;
+  }
+  return row;
+}
+
+// The same, two neighbouring tiles at once. What one or two columns want of the activations stays
+// in registers.
+template <class Tile, int kSubs>
+LATHE_DEVICE int stream_pairs(Phase& phase, const MatvecShape& s, const OwnTiles& own, int row,
+                              int end, int at) {
+  const int subs = kSubs > 0 ? kSubs : s.subs;
+  const int step = own.groups * places<2>(phase, s) * 16;
+  f32* sums = partial_sums(phase, s) + ((at + row) * places<2>(phase, s) + part_of<2>(own)) * 16;
+  const u8* columns = own_columns<2>(phase, own);
+  const int bytes = tile_bytes(Tile::Shape::code_bits, Tile::Shape::scale_bytes, subs);
+  Activation x = {}, y = {};
+  replace_activation(columns, x);
+  if (own.count > 1) replace_activation(columns + kColumnBytes, y);
+  LATHE_UNROLL(1)
+  for (; row < end; row += own.groups) {
+    f32 row0 = 0, row1 = 0;
+    const u8* column = columns;
+    LATHE_UNROLL(1)
+    for (int left = own.count;;) {
+      const u8* tile = next_pair(phase.stream, phase.slot_bytes, bytes);
+      const bool two = left > 1;
+      if (own.count > 2) {
+        replace_activation(column, x);
+        replace_activation(two ? column + kColumnBytes : column, y);
+        column += 2 * kColumnBytes;
+      }
+      pair_dot<Tile>(tile, two ? tile + bytes : tile, subs, x, y, two, row0, row1);
+      release_tile<2>(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
+      left -= 2;
+      if (left <= 0) break;
     }
     leave_rows(sums, row0, row1);
     sums += step;
@@ -60,12 +103,13 @@ LATHE_DEVICE int stream_rows(Phase& phase, const MatvecShape& s, const OwnTiles&
 }
 
 // The same for a format known by its number; `features` has a bit for each that may come.
-template <int kSubs>
+template <int kSubs, int kTogether>
 LATHE_DEVICE int stream_format(Phase& phase, const MatvecShape& s, const OwnTiles& own, int format,
                                u32 features, int row, int end, int at) {
-#define LATHE_TILE_CASE(number, Tile)                \
-  if ((features >> number & 1u) && format == number) \
-    row = stream_rows<Tile, kSubs>(phase, s, own, row, end, at);
+#define LATHE_TILE_CASE(number, Tile)                                            \
+  if ((features >> number & 1u) && format == number)                             \
+    row = kTogether > 1 ? stream_pairs<Tile, kSubs>(phase, s, own, row, end, at) \
+                        : stream_rows<Tile, kSubs>(phase, s, own, row, end, at);
   LATHE_TILE_CASE(kTileQ4_0, TileQ4_0)
   LATHE_TILE_CASE(kTileQ4_1, TileQ4_1)
   LATHE_TILE_CASE(kTileQ5_0, TileQ5_0)
@@ -151,6 +195,7 @@ LATHE_DEVICE AddedToRow added_to_row(const Phase& phase, const MatvecShape& s,
 // Turns the partial sums of `count` row tiles into rows, the first of them number `first` of the
 // block's, and hands them on; a warp takes a row tile, two lanes a row. Begins with the barrier at
 // which the block's sums are there; what is added to them is on its way before that.
+template <int kTogether>
 LATHE_DEVICE void finish_rows(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
                               int first, int count, int part) {
   const f32* sums = partial_sums(phase, s);
@@ -160,7 +205,7 @@ LATHE_DEVICE void finish_rows(Phase& phase, const MatvecShape& s, const MatvecOp
   if (place < count) added = added_to_row(phase, s, o, first + place);
   block_barrier();
   if (place >= count) return;
-  const int met = places(phase, s), row = lane_index() / 2;
+  const int met = places<kTogether>(phase, s), row = lane_index() / 2;
   const f32 factor = o.norm ? inverse_rms(phase, phase.squares, s) : 1.0f;
   LATHE_UNROLL(1)
   for (;;) {
@@ -202,10 +247,11 @@ LATHE_DEVICE int of_matrix(const i32 (&of)[3], int m) {
 //
 // The row tiles are taken in order, s.batch at a time; of gated rows first the gates', then the
 // ups', and no batch has some of both unless it has all.
-template <int kSubs>
+// So is kTogether, the number of tiles that a warp multiplies at once.
+template <int kSubs, int kTogether>
 LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
                          u32 features) {
-  const OwnTiles own = own_tiles(phase.stream.warp, phase.warps, s.columns, s.inverse);
+  const OwnTiles own = own_tiles<kTogether>(phase.stream.warp, phase.warps, s.columns, s.inverse);
   const bool gated = s.kind == kGatedRows;
   const int last = gated ? 2 * s.most : s.most;
   const bool at_once = s.batch >= last;
@@ -220,15 +266,16 @@ LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperand
     LATHE_UNROLL(1)
     for (int m = 0; m < 3; ++m) {
       const int count = of_matrix(s.count, m);
-      if (m == 0 || count > 0) look_ahead(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
-      if (at == 0 && m == 0) squares = load_vector<kSubs>(phase, s, o, features, own);
+      if (m == 0 || count > 0)
+        look_ahead<kTogether>(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
+      if (at == 0 && m == 0) squares = load_vector<kSubs, kTogether>(phase, s, o, features, own);
       const int base = gated && !at_once ? m * s.most : before;
       const int stop = min_int(end - base, count);
       if (stop > 0 && at < base + count && own.count > 0) {
         if (m != matrix) row = own.group;
         matrix = m;
-        row = stream_format<kSubs>(phase, s, own, of_matrix(s.format, m), features, row, stop,
-                                   base - at);
+        row = stream_format<kSubs, kTogether>(phase, s, own, of_matrix(s.format, m), features, row,
+                                              stop, base - at);
       }
       before += count;
     }
@@ -238,7 +285,7 @@ LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperand
     const int from = gated && !gates ? at - s.most : at;
     const int to = min_int(gated && !gates ? end - s.most : end, gated ? s.count[0] : before);
     const int part = !gated ? kRows : at_once ? kGateAndUp : gates ? kGateOnly : kUpOnly;
-    finish_rows(phase, s, o, from, max_int(to - from, 0), part);
+    finish_rows<kTogether>(phase, s, o, from, max_int(to - from, 0), part);
     at = end;
   }
   phase.squares ^= 1;
@@ -246,13 +293,14 @@ LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperand
 
 // The phase as a kernel of its own. The weights' first tiles are on their way before the vector is
 // waited for.
-LATHE_OP matvec_kernel(const u8* w_a, const u8* w_b, const u8* w_c, const f32* from,
-                       const f32* norm, const f32* post, const f32* stream_in, f32* stream_out,
-                       const f32* bias_a, const f32* bias_b, const f32* bias_c, const f32* residual,
-                       f32* y, int k, int subs, int n_a, int n_b, int n_c, int format_a,
-                       int format_b, int format_c, int bytes_a, int bytes_b, int bytes_c, int kind,
-                       int activation, int blocks, int warps, int slots, int slot_bytes,
-                       f32 epsilon) {
+template <int kTogether>
+LATHE_DEVICE void matvec_block(const u8* w_a, const u8* w_b, const u8* w_c, const f32* from,
+                               const f32* norm, const f32* post, const f32* stream_in,
+                               f32* stream_out, const f32* bias_a, const f32* bias_b,
+                               const f32* bias_c, const f32* residual, f32* y, int k, int subs,
+                               int n_a, int n_b, int n_c, int format_a, int format_b, int format_c,
+                               int bytes_a, int bytes_b, int bytes_c, int kind, int activation,
+                               int blocks, int warps, int slots, int slot_bytes, f32 epsilon) {
   u8* shared = shared_memory();
   allow_dependents();
   const int ring = stream_bytes(warps, slots, slot_bytes);
@@ -261,7 +309,7 @@ LATHE_OP matvec_kernel(const u8* w_a, const u8* w_b, const u8* w_c, const f32* f
   s.k = k;
   s.subs = subs;
   s.columns = columns;
-  s.inverse = column_inverse(columns);
+  s.inverse = column_inverse(columns, kTogether);
   s.rows[0] = n_a;
   s.rows[1] = n_b;
   s.rows[2] = n_c;
@@ -273,18 +321,18 @@ LATHE_OP matvec_kernel(const u8* w_a, const u8* w_b, const u8* w_c, const f32* f
   s.inverse_k = 1.0f / static_cast<f32>(k);
   s.epsilon = epsilon;
   share_phase(s, block_x(), blocks);
-  place_sums(s, warps, 0);
+  place_sums(s, warps, kTogether, 0);
   const MatvecOperands o = {from,     norm,       post, stream_in, {bias_a, bias_b, bias_c},
                             residual, stream_out, y};
-  StreamEntry* entries =
-      reinterpret_cast<StreamEntry*>(shared + ring + kPhaseScratch + column_bytes(columns, warps));
+  StreamEntry* entries = reinterpret_cast<StreamEntry*>(shared + ring + kPhaseScratch +
+                                                        column_bytes(columns, warps, kTogether));
   if (thread_index() == 0) {
     const u8* matrices[3] = {w_a, w_b, w_c};
     const int bytes[3] = {bytes_a, bytes_b, bytes_c};
     LATHE_UNROLL(3)
     for (int m = 0; m < 3; ++m)
       entries[m] = stream_entry(matrices[m] + static_cast<i64>(s.first[m]) * (columns * bytes[m]),
-                                s.count[m], columns, bytes[m]);
+                                s.count[m], columns, bytes[m], kTogether);
   }
   block_barrier();
   Phase phase;
@@ -299,10 +347,26 @@ LATHE_OP matvec_kernel(const u8* w_a, const u8* w_b, const u8* w_c, const f32* f
   phase.turn = 0;
   phase.squares = 0;
   phase.best = 0;
-  open_stream(phase.stream, shared, entries, 3, 1, slots, slot_bytes, warps);
+  open_stream<kTogether>(phase.stream, shared, entries, 3, 1, slots, slot_bytes, warps);
   wait_for_predecessor();
   const u32 features = 1u << format_a | 1u << format_b | 1u << format_c | (post ? kJoins : 0u);
-  matvec<0>(phase, s, o, features);
+  matvec<0, kTogether>(phase, s, o, features);
 }
+
+#define LATHE_MATVEC_OP(name, together)                                                            \
+  LATHE_OP name(const u8* w_a, const u8* w_b, const u8* w_c, const f32* from, const f32* norm,     \
+                const f32* post, const f32* stream_in, f32* stream_out, const f32* bias_a,         \
+                const f32* bias_b, const f32* bias_c, const f32* residual, f32* y, int k,          \
+                int subs, int n_a, int n_b, int n_c, int format_a, int format_b, int format_c,     \
+                int bytes_a, int bytes_b, int bytes_c, int kind, int activation, int blocks,       \
+                int warps, int slots, int slot_bytes, f32 epsilon) {                               \
+    matvec_block<together>(w_a, w_b, w_c, from, norm, post, stream_in, stream_out, bias_a, bias_b, \
+                           bias_c, residual, y, k, subs, n_a, n_b, n_c, format_a, format_b,        \
+                           format_c, bytes_a, bytes_b, bytes_c, kind, activation, blocks, warps,   \
+                           slots, slot_bytes, epsilon);                                            \
+  }
+LATHE_MATVEC_OP(matvec_kernel, 1)
+LATHE_MATVEC_OP(matvec_pairs_kernel, 2)
+#undef LATHE_MATVEC_OP
 
 }  // namespace lathe::dev

@@ -120,8 +120,9 @@ template <class Phases>
 LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentShape& shape,
                                  int tokens, int chooses) {
   u8* shared = shared_memory();
-  const PersistentLayout m = persistent_layout(shape.warps, shape.slots, shape.slot_bytes,
-                                               shape.columns, shape.entries, shape.attend_bytes);
+  const PersistentLayout m =
+      persistent_layout(shape.warps, shape.slots, shape.slot_bytes, shape.columns, shape.entries,
+                        shape.attend_bytes, Phases::together);
   TokenState& token = *reinterpret_cast<TokenState*>(shared + m.token);
   StreamEntry* entries = reinterpret_cast<StreamEntry*>(shared + m.entries);
   const int threads = shape.warps * kWarp;
@@ -157,8 +158,8 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
   block_barrier();
   LATHE_UNROLL(1)
   for (int i = 0; i < min_int(kRecordsAhead, total); ++i) copy_record(records, i);
-  open_stream(phase.stream, shared, entries, shape.entries, tokens, shape.slots, shape.slot_bytes,
-              shape.warps);
+  open_stream<Phases::together>(phase.stream, shared, entries, shape.entries, tokens, shape.slots,
+                                shape.slot_bytes, shape.warps);
   int number = 0, t = 0;
   LATHE_UNROLL(1)
   for (bool goes_on = true; goes_on && t < tokens; ++t) {
@@ -169,7 +170,8 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
       const StepRecord& record = await_record(records, number);
       const int step = record.step;
       if (step == kMatvecStep) {
-        matvec<Phases::subs>(phase, record.matvec.shape, record.matvec.operands, Phases::features);
+        matvec<Phases::subs, Phases::together>(phase, record.matvec.shape, record.matvec.operands,
+                                               Phases::features);
       } else if (step == kAttendStep) {
         if (phase.block >= Phases::attend_blocks(record.variant, token.position)) continue;
         block_barrier();

@@ -18,7 +18,7 @@ struct Phase {
   Exchange exchange;
   WeightStream stream;
   u8* scratch;  // kPhaseScratch bytes
-  u8* columns;  // kColumnBytes for each tile column of the longest vector, or for each warp
+  u8* columns;  // column_bytes(): activations of the longest vector's tile columns
   int block, blocks, warps, slots, slot_bytes;
   u32 turn;     // counts the uses of the partial sums
   int squares;  // which sums of squares are the vector's: 0 and 1 by turns

@@ -95,14 +95,27 @@ LATHE_DEVICE void join_stream(const Exchange& e, const MatvecOperands& o, const 
   }
 }
 
+// From a warp's column to its next: they are neighbours when it multiplies two at once.
+template <int kTogether>
+LATHE_DEVICE int column_step(const Phase& phase) {
+  return kTogether > 1 ? 1 : phase.warps;
+}
+// Where the activations of the warp's first column lie; those of the others follow, so many
+// column_step() apart.
+template <int kTogether>
+LATHE_DEVICE u8* own_columns(const Phase& phase, const OwnTiles& own) {
+  return phase.columns + (kTogether > 1 ? own.place : phase.stream.warp) * kColumnBytes;
+}
+
 // The first half of a vector's way when it is still to be normed and joined to the residual stream.
+template <int kTogether>
 LATHE_DEVICE f32 joining_factor(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
                                 const OwnTiles& own, int subs) {
   const Exchange& e = phase.exchange;
   f32 squares = 0;
   LATHE_UNROLL(1)
   for (int j = 0; j < own.count; ++j) {
-    const ColumnPlace place = column_place(s, subs, own.column + j * phase.warps);
+    const ColumnPlace place = column_place(s, subs, own.column + j * column_step<kTogether>(phase));
     const f32* from = o.from + place.at;
     const ColumnValues x = receive_column(e, from, look_at_column(e, from));
     if (place.there) squares += sum_of_squares(x);
@@ -114,20 +127,20 @@ LATHE_DEVICE f32 joining_factor(Phase& phase, const MatvecShape& s, const Matvec
 
 // Fills the warp's places of phase.columns with the activations of its columns, times the norm's
 // weights if there are any. Returns the lane's share of the vector's sum of squares.
-template <int kSubs>
+template <int kSubs, int kTogether>
 LATHE_DEVICE f32 load_vector(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
                              u32 features, const OwnTiles& own) {
   const int subs = kSubs > 0 ? kSubs : s.subs;
   const Exchange& e = phase.exchange;
   const bool joins = (features & kJoins) && o.post;
   f32 factor = 0, squares = 0;
-  if (joins) factor = joining_factor(phase, s, o, own, subs);
+  if (joins) factor = joining_factor<kTogether>(phase, s, o, own, subs);
   if (own.count > 0) {
     int column = own.column;
     ColumnPlace place = column_place(s, subs, column);
     ColumnLook seen = look_at_column(e, o.from + place.at);
     ColumnValues weights = load_column(o.norm, place.at);
-    u8* to = phase.columns + phase.stream.warp * kColumnBytes;
+    u8* to = own_columns<kTogether>(phase, own);
     LATHE_UNROLL(1)
     for (int left = own.count;;) {
       ColumnValues x = receive_column(e, o.from + place.at, seen);
@@ -139,14 +152,14 @@ LATHE_DEVICE f32 load_vector(Phase& phase, const MatvecShape& s, const MatvecOpe
       for (int i = 0; i < 8; ++i) x.v[i] = x.v[i] * weights.v[i];
       // The next column is on its way while this one is rounded.
       if (--left > 0) {
-        column += phase.warps;
+        column += column_step<kTogether>(phase);
         place = column_place(s, subs, column);
         seen = look_at_column(e, o.from + place.at);
         weights = load_column(o.norm, place.at);
       }
       store_activation(to, there, x.v);
       if (left == 0) break;
-      to += phase.warps * kColumnBytes;
+      to += column_step<kTogether>(phase) * kColumnBytes;
     }
   }
   warp_barrier();

@@ -17,14 +17,16 @@ struct alignas(16) StreamEntry {
   u16 inverse;        // column_inverse()
 };
 
-// For own_tiles(): warp / columns without a division, exact for up to 16 warps.
-LATHE_SHAPE int column_inverse(int columns) {
-  return ceil_div(4096, columns);
+// For own_tiles(): warp / parts without a division, exact for up to 16 warps, where the columns are
+// that many times what a warp multiplies at once.
+LATHE_SHAPE int column_inverse(int columns, int together) {
+  return ceil_div(4096, ceil_div(columns, together));
 }
 
-LATHE_SHAPE StreamEntry stream_entry(const u8* tiles, int rows, int columns, int tile_bytes) {
+LATHE_SHAPE StreamEntry stream_entry(const u8* tiles, int rows, int columns, int tile_bytes,
+                                     int together) {
   return {tiles, static_cast<u16>(rows), static_cast<u16>(columns),
-          static_cast<u16>(tile_bytes / 16), static_cast<u16>(column_inverse(columns))};
+          static_cast<u16>(tile_bytes / 16), static_cast<u16>(column_inverse(columns, together))};
 }
 
 enum : int { kPlainRows = 0, kGatedRows = 1, kLogitRows = 2 };  // what becomes of the sums
@@ -45,14 +47,35 @@ struct MatvecShape {
 // Which tiles are a warp's own, of a block's row tiles of `columns` tiles each. With at least as
 // many columns as warps: columns `column`, column + warps ... of every row tile. With fewer, groups
 // of as many warps as there are columns take row tiles by turns; warps that make no group have
-// nothing.
+// nothing. The same of pairs of columns where a warp multiplies two tiles at once, but its columns
+// are neighbours: `column`, column + 1 ...
 struct OwnTiles {
   int column, count;  // the first column, and how many
   int group, groups;
+  // With two tiles at once: which of the warps that share a row tile this is, and where its
+  // columns' activations begin, counted in columns.
+  int part, place;
 };
+template <int kTogether>
 LATHE_SHAPE OwnTiles own_tiles(int warp, int warps, int columns, int inverse) {
   OwnTiles own{};
-  if (columns >= warps) {
+  if constexpr (kTogether > 1) {
+    const int parts = ceil_div(columns, kTogether);
+    if (parts >= warps) {
+      own.part = warp;
+      own.column = warp * columns / warps;
+      own.count = (warp + 1) * columns / warps - own.column;
+      own.groups = 1;
+      own.place = own.column;
+    } else {
+      own.group = warp * inverse >> 12;
+      own.groups = warps * inverse >> 12;
+      own.part = warp - own.group * parts;
+      own.column = own.part * kTogether;
+      own.count = own.group < own.groups ? min_int(kTogether, columns - own.column) : 0;
+      own.place = warp * kTogether;
+    }
+  } else if (columns >= warps) {
     own.column = warp;
     own.count = ceil_div(columns - warp, warps);
     own.groups = 1;
@@ -84,22 +107,22 @@ LATHE_SHAPE void share_phase(MatvecShape& s, int block, int blocks) {
 }
 
 // How many warps have sums of the same row tile.
-LATHE_SHAPE int sum_places(int columns, int warps) {
-  return min_int(columns, warps);
+LATHE_SHAPE int sum_places(int columns, int warps, int together) {
+  return min_int(ceil_div(columns, together), warps);
 }
 
 // Floats of partial sums when all row tiles of the block with the most have theirs at once.
-LATHE_SHAPE int all_sums(const MatvecShape& s, int warps) {
-  return s.most * (s.kind == kGatedRows ? 2 : 1) * 16 * sum_places(s.columns, warps);
+LATHE_SHAPE int all_sums(const MatvecShape& s, int warps, int together) {
+  return s.most * (s.kind == kGatedRows ? 2 : 1) * 16 * sum_places(s.columns, warps, together);
 }
 
 // How much of a phase is done at a time: all of it where its sums fit beside those of the phases
 // before and after, of which the larger takes `beside` at once. Else as much as half the place
 // holds: two such halves fit, and a phase that takes more than half at once has no neighbour
 // that does (place_sums() of that one refused).
-LATHE_SHAPE void place_sums(MatvecShape& s, int warps, int beside) {
-  const int row = 16 * sum_places(s.columns, warps), half = kPartialFloats / 2;
-  const int all = all_sums(s, warps);
+LATHE_SHAPE void place_sums(MatvecShape& s, int warps, int together, int beside) {
+  const int row = 16 * sum_places(s.columns, warps, together), half = kPartialFloats / 2;
+  const int all = all_sums(s, warps, together);
   const bool at_once = all <= half || all + beside <= kPartialFloats;
   s.batch = at_once ? all / row : half / row;
   s.sums = s.batch * row;

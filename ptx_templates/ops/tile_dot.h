@@ -204,32 +204,45 @@ struct TileIQ4_XS : TableTile<IQ4_XS> {
   }
 };
 
+// The products of sub-blocks 2i and 2i + 1, on the sums of the even and the odd ones.
+template <class Tile>
+LATHE_DEVICE void multiply_codes(const u8* tile, int subs, int i, const Activation& x,
+                                 i32 (&c)[2][4]) {
+  u32 a[2][4];
+  Tile::codes(tile, subs, i, a);
+  LATHE_UNROLL(2)
+  for (int p = 0; p < 2; ++p) {
+    if (Tile::is_signed)
+      mma_s8_k32(c[p], a[p][0], a[p][1], a[p][2], a[p][3], x.b[i][p][0], x.b[i][p][1]);
+    else
+      mma_u8_k32(c[p], a[p][0], a[p][1], a[p][2], a[p][3], x.b[i][p][0], x.b[i][p][1]);
+  }
+}
+// Scales these sums and adds them to the rows.
+template <class Tile>
+LATHE_DEVICE void add_sums(const u8* tile, int subs, const i32 (&c)[2][4], const Activation& x,
+                           f32& row0, f32& row1) {
+  const f32 scale[2] = {x.scale[0], x.scale[1] * (1.0f / static_cast<f32>(Tile::odd))};
+  f32 f[4];
+  LATHE_UNROLL(4)
+  for (int j = 0; j < 4; ++j)
+    f[j] = static_cast<f32>(joined(c[j & 1][j & 2], c[j & 1][(j & 2) + 1])) * scale[j & 1];
+  Tile::finish(tile, subs, f, x, row0, row1);
+}
+
 // Adds the products of one tile to the lane's shares of rows g and g + 8.
 template <class Tile>
 LATHE_DEVICE void tile_dot(const u8* tile, int subs, const Activation& x, f32& row0, f32& row1) {
-  if constexpr (Tile::own_dot) {
+  if constexpr (Tile::own_dot != 0) {
     Tile::dot(tile, subs, x, row0, row1);
   } else {
     i32 c[2][4] = {};
     LATHE_UNROLL(4)
     for (int i = 0; i < 4; ++i) {
       if (2 * i >= subs) break;
-      u32 a[2][4];
-      Tile::codes(tile, subs, i, a);
-      LATHE_UNROLL(2)
-      for (int p = 0; p < 2; ++p) {
-        if (Tile::is_signed)
-          mma_s8_k32(c[p], a[p][0], a[p][1], a[p][2], a[p][3], x.b[i][p][0], x.b[i][p][1]);
-        else
-          mma_u8_k32(c[p], a[p][0], a[p][1], a[p][2], a[p][3], x.b[i][p][0], x.b[i][p][1]);
-      }
+      multiply_codes<Tile>(tile, subs, i, x, c);
     }
-    const f32 scale[2] = {x.scale[0], x.scale[1] * (1.0f / static_cast<f32>(Tile::odd))};
-    f32 f[4];
-    LATHE_UNROLL(4)
-    for (int j = 0; j < 4; ++j)
-      f[j] = static_cast<f32>(joined(c[j & 1][j & 2], c[j & 1][(j & 2) + 1])) * scale[j & 1];
-    Tile::finish(tile, subs, f, x, row0, row1);
+    add_sums<Tile>(tile, subs, c, x, row0, row1);
   }
 }
 

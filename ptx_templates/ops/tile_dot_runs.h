@@ -6,30 +6,30 @@
 
 namespace lathe::dev {
 
-LATHE_DEVICE void dot_q6_k(const u8* tile, const Activation& x, f32& row0, f32& row1) {
-  i32 c[2][2][4] = {};  // sub-block parity, half
-  const int lane = lane_index(), g = lane / 4;
-  LATHE_UNROLL(2)
-  for (int half = 0; half < 2; ++half) {  // of the codes: registers are few
-    u32 words[12];
-    LATHE_UNROLL(3)
-    for (int i = 0; i < 3; ++i) {
-      const u32x4 w = tile_chunk(tile, 3 * half + i);
-      words[4 * i] = w.x;
-      words[4 * i + 1] = w.y;
-      words[4 * i + 2] = w.z;
-      words[4 * i + 3] = w.w;
-    }
-    LATHE_UNROLL(4)
-    for (int s = 0; s < 4; ++s) {
-      const u32 w0 = words[3 * s], w1 = words[3 * s + 1], w2 = words[3 * s + 2];
-      // The fourth word's codes four times too large.
-      const u32 a3 = (w0 & 0xc0c0c0c0u) | (w1 >> 2 & 0x30303030u) | (w2 >> 4 & 0x0c0c0c0cu);
-      const int p = s & 1, i = 2 * half + s / 2;
-      mma_u8_k16(c[p][0], w0 & 0x3f3f3f3fu, w1 & 0x3f3f3f3fu, x.b[i][p][0]);
-      mma_u8_k16(c[p][1], w2 & 0x3f3f3f3fu, a3, x.b[i][p][1]);
-    }
+// A lane's words of half of a q6_k tile's codes: registers are few.
+LATHE_DEVICE void load_q6_k(const u8* tile, int half, u32 (&words)[12]) {
+  LATHE_UNROLL(3)
+  for (int i = 0; i < 3; ++i) {
+    const u32x4 w = tile_chunk(tile, 3 * half + i);
+    words[4 * i] = w.x;
+    words[4 * i + 1] = w.y;
+    words[4 * i + 2] = w.z;
+    words[4 * i + 3] = w.w;
   }
+}
+// The products of sub-block s of the half, on sums by sub-block parity and half of a sub-block.
+LATHE_DEVICE void multiply_q6_k(const u32 (&words)[12], int half, int s, const Activation& x,
+                                i32 (&c)[2][2][4]) {
+  const u32 w0 = words[3 * s], w1 = words[3 * s + 1], w2 = words[3 * s + 2];
+  // The fourth word's codes four times too large.
+  const u32 a3 = (w0 & 0xc0c0c0c0u) | (w1 >> 2 & 0x30303030u) | (w2 >> 4 & 0x0c0c0c0cu);
+  const int p = s & 1, i = 2 * half + s / 2;
+  mma_u8_k16(c[p][0], w0 & 0x3f3f3f3fu, w1 & 0x3f3f3f3fu, x.b[i][p][0]);
+  mma_u8_k16(c[p][1], w2 & 0x3f3f3f3fu, a3, x.b[i][p][1]);
+}
+LATHE_DEVICE void add_q6_k(const u8* tile, const i32 (&c)[2][2][4], const Activation& x, f32& row0,
+                           f32& row1) {
+  const int lane = lane_index(), g = lane / 4;
   const u8* scales = tile + 3072;
   const u32 s0 = load_u32(scales + lane * 8), s1 = load_u32(scales + lane * 8 + 4);
   const u32 d = load_u32(scales + 256 + g * 4);
@@ -52,9 +52,17 @@ LATHE_DEVICE void dot_q6_k(const u8* tile, const Activation& x, f32& row0, f32& 
 }
 struct TileQ6_K {
   using Shape = Q6_KTiles;
-  enum : int { own_dot = 1 };
+  enum : int { own_dot = 2 };  // in steps that pair_dot() takes apart
   LATHE_DEVICE void dot(const u8* tile, int, const Activation& x, f32& row0, f32& row1) {
-    dot_q6_k(tile, x, row0, row1);
+    i32 c[2][2][4] = {};
+    LATHE_UNROLL(2)
+    for (int half = 0; half < 2; ++half) {
+      u32 words[12];
+      load_q6_k(tile, half, words);
+      LATHE_UNROLL(4)
+      for (int s = 0; s < 4; ++s) multiply_q6_k(words, half, s, x, c);
+    }
+    add_q6_k(tile, c, x, row0, row1);
   }
 };
 

@@ -47,6 +47,26 @@ LATHE_DEVICE void load_activation(const u8* column, Activation& x) {
   x.sum[1][1] = static_cast<i32>(s.w);
 }
 
+// The same in place of another column's. The words that were zero stay so, as they are the same in
+// every column: nothing is selected.
+LATHE_DEVICE void replace_activation(const u8* column, Activation& x) {
+  const int lane = lane_index(), t = lane % 4;
+  LATHE_UNROLL(4)
+  for (int i = 0; i < 4; ++i)
+    shared_u32x4_if(lane / 8, i, column + lane * 16, x.b[i][0][0], x.b[i][0][1], x.b[i][1][0],
+                    x.b[i][1][1]);
+  const f32x4 f = *reinterpret_cast<const f32x4*>(column + 512 + t * 16);
+  const u32x4 s = *reinterpret_cast<const u32x4*>(column + 576 + t * 16);
+  x.scale[0] = f.x;
+  x.scale[1] = f.y;
+  x.offset[0] = f.z;
+  x.offset[1] = f.w;
+  x.sum[0][0] = static_cast<i32>(s.x);
+  x.sum[0][1] = static_cast<i32>(s.y);
+  x.sum[1][0] = static_cast<i32>(s.z);
+  x.sum[1][1] = static_cast<i32>(s.w);
+}
+
 // Lane's words of 16 bytes at a chunk of 512.
 LATHE_DEVICE u32x4 tile_chunk(const u8* tile, int chunk) {
   return *reinterpret_cast<const u32x4*>(tile + chunk * kTileChunk + lane_index() * 16);

@@ -8,6 +8,9 @@
 // A tile lies in its slot as it lies in memory, at the same distance from a line's beginning
 // (slot_bytes()): a copy that has to shift bytes within lines is slower by up to a tenth. Tiles
 // that are whole lines lie at the beginning of theirs.
+//
+// kTogether is how many tiles a warp multiplies at once, one or two. Two are neighbours of a row
+// tile and come by one copy into one slot, the last of an odd number alone.
 #pragma once
 
 #include "isa/isa.h"
@@ -21,7 +24,7 @@ struct alignas(16) StreamLot {
   const u8* at;  // the next tile
   i32 rows;      // row tiles from the one of `at` on; none when it is not positive
   i32 left;      // tiles of this row tile
-  // The warp's tiles of a row tile (see own_tiles()); jump: from the last of a row tile to the
+  // The warp's tiles of a row tile (see own_tiles()); jump: from the last copy of a row tile to the
   // first of the next.
   u32 tile_bytes, jump;
   i32 columns, groups;
@@ -46,7 +49,15 @@ struct WeightStream {
   u32 parity;
 };
 
+// From a warp's first tile of a row tile to its last copy, in tiles.
+template <int kTogether>
+LATHE_DEVICE int last_copy(int count, int warps) {
+  if constexpr (kTogether > 1) return (count - 1) / kTogether * kTogether;
+  return (count - 1) * warps;
+}
+
 // Fills steps.next with the next matrix of which the warp has tiles. One lane calls.
+template <int kTogether>
 LATHE_DEVICE void open_lot(StreamSteps& steps, int warp, int warps) {
   LATHE_UNROLL(1)
   while (steps.passes > 0) {
@@ -56,10 +67,11 @@ LATHE_DEVICE void open_lot(StreamSteps& steps, int warp, int warps) {
       continue;
     }
     const StreamEntry e = steps.entries[steps.entry++];
-    const OwnTiles own = own_tiles(warp, warps, e.columns, e.inverse);
+    const OwnTiles own = own_tiles<kTogether>(warp, warps, e.columns, e.inverse);
     if (own.count == 0 || own.group >= e.rows) continue;
     const u32 bytes = e.tile_units * 16u;
-    const int first = own.group * e.columns + own.column, last = (own.count - 1) * warps;
+    const int first = own.group * e.columns + own.column,
+              last = last_copy<kTogether>(own.count, warps);
     StreamLot lot;
     lot.at = e.tiles + static_cast<u32>(first) * bytes;
     lot.tile_bytes = bytes;
@@ -74,6 +86,7 @@ LATHE_DEVICE void open_lot(StreamSteps& steps, int warp, int warps) {
 }
 
 // Starts the copy of the warp's next tile into `slot`, or owes it. One lane calls.
+template <int kTogether>
 LATHE_DEVICE void refill(const WeightStream& s, int slot, int slot_bytes, int warps) {
   StreamSteps& steps = *s.steps;
   StreamLot lot = steps.lot;
@@ -86,20 +99,28 @@ LATHE_DEVICE void refill(const WeightStream& s, int slot, int slot_bytes, int wa
     steps.next.rows = 0;
     steps.lot = lot;
   }
+  u32 bytes = lot.tile_bytes, next = static_cast<u32>(warps) * lot.tile_bytes;
+  int taken = 1;
+  if constexpr (kTogether > 1) {
+    taken = lot.left > 1 ? 2 : 1;
+    bytes = static_cast<u32>(taken) * lot.tile_bytes;
+    next = bytes;
+  }
   u32 offset = 0;
   if (lot.tile_bytes % kCopyLine != 0) {
     const u32 line = static_cast<u32>(reinterpret_cast<u64>(lot.at)) % kCopyLine;
-    const u32 spare = static_cast<u32>(slot_bytes) - lot.tile_bytes;
+    const u32 spare = static_cast<u32>(slot_bytes) - bytes;
     offset = line < spare ? line : spare;
     s.offsets[slot] = offset;
   }
-  bulk_copy(s.slots + slot * slot_bytes + offset, lot.at, lot.tile_bytes, s.barriers + slot);
-  if (--lot.left == 0) {
+  bulk_copy(s.slots + slot * slot_bytes + offset, lot.at, bytes, s.barriers + slot);
+  lot.left -= taken;
+  if (lot.left == 0) {
     lot.at += lot.jump;
     lot.rows -= lot.groups;
     lot.left = lot.columns;
   } else {
-    lot.at += static_cast<u32>(warps) * lot.tile_bytes;
+    lot.at += next;
   }
   steps.lot.at = lot.at;
   steps.lot.rows = lot.rows;
@@ -108,17 +129,18 @@ LATHE_DEVICE void refill(const WeightStream& s, int slot, int slot_bytes, int wa
 
 // Sees that a lot is waiting and that no slot is owed. Called where a warp has time: a matrix's end
 // then costs no more than a look at what waits.
+template <int kTogether>
 LATHE_DEVICE void look_ahead(const WeightStream& s, int slots, int slot_bytes, int warps) {
   if (elected()) {
     StreamSteps& steps = *s.steps;
     LATHE_UNROLL(1)
     for (;;) {
-      if (steps.next.rows <= 0) open_lot(steps, s.warp, warps);
+      if (steps.next.rows <= 0) open_lot<kTogether>(steps, s.warp, warps);
       const int owed = steps.owed;
       if (owed == 0) break;
       const int slot = s.slot - owed;
       steps.owed = owed - 1;
-      refill(s, slot < 0 ? slot + slots : slot, slot_bytes, warps);
+      refill<kTogether>(s, slot < 0 ? slot + slots : slot, slot_bytes, warps);
       if (steps.owed == owed) break;  // the stream's end
     }
   }
@@ -127,6 +149,7 @@ LATHE_DEVICE void look_ahead(const WeightStream& s, int slots, int slot_bytes, i
 
 // Starts the stream of this thread's warp. All threads call. `shared` is 128-byte aligned and holds
 // the rings of all warps, their steps, their barriers, then their offsets: stream_bytes() in all.
+template <int kTogether>
 LATHE_DEVICE void open_stream(WeightStream& s, u8* shared, const StreamEntry* entries,
                               int entry_count, int passes, int slots, int slot_bytes, int warps) {
   s.warp = uniform(warp_index());
@@ -144,7 +167,7 @@ LATHE_DEVICE void open_stream(WeightStream& s, u8* shared, const StreamEntry* en
     for (int i = 0; i < slots; ++i) copy_barrier_init(s.barriers + i);
     copy_barriers_ready();
   }
-  look_ahead(s, slots, slot_bytes, warps);
+  look_ahead<kTogether>(s, slots, slot_bytes, warps);
 }
 
 // The warp's next tile, once it is there. The caller knows its format, and so its size.
@@ -153,10 +176,17 @@ LATHE_DEVICE const u8* next_tile(const WeightStream& s, int slot_bytes, int tile
   copy_barrier_wait(s.barriers + s.slot, s.parity);
   return s.slots + s.slot * slot_bytes + offset;
 }
-// All lanes have read it: its slot is filled again.
+// Of pairs the offset is looked at after the wait, which a ring of a single slot needs.
+LATHE_DEVICE const u8* next_pair(const WeightStream& s, int slot_bytes, int tile_bytes) {
+  copy_barrier_wait(s.barriers + s.slot, s.parity);
+  const u32 offset = tile_bytes % kCopyLine == 0 ? 0 : s.offsets[s.slot];
+  return s.slots + s.slot * slot_bytes + offset;
+}
+// All lanes have read what is in the slot: it is filled again.
+template <int kTogether>
 LATHE_DEVICE void release_tile(WeightStream& s, int slots, int slot_bytes, int warps) {
   warp_barrier();
-  if (elected()) refill(s, s.slot, slot_bytes, warps);
+  if (elected()) refill<kTogether>(s, s.slot, slot_bytes, warps);
   if (++s.slot == slots) {
     s.slot = 0;
     s.parity ^= 1u;

@@ -54,8 +54,14 @@ void matvec_cases(const Family& family, Cases& out) {
     uneven.values = values;
     out.push_back(uneven);
   }
+  for (std::size_t j = 0, alone = out.size(); j < alone; ++j) {
+    out.push_back(out[j]);
+    out.back().key.paired = true;
+  }
   for (KernelCase& c : out)  // larger tiles, fewer under way
     while (c.key.stages > 1 && !check_key(c.key)) --c.key.stages;
+  // Two tiles of 16 bits for each of sixteen warps are more than a block has.
+  std::erase_if(out, [](const KernelCase& c) { return c.key.paired && !check_key(c.key); });
 }
 
 void attend_cases(const Family& family, Cases& out) {

@@ -200,6 +200,8 @@ TEST(Selection, WhatCannotBeIsRefusedInASentence) {
   says("gemv.stages=2", "'gemv.stages=2' names no choice; nearest: ");
   says("gemv.warps=two", "has no number above 0");
   says("gemv.warps=-2", "has no number above 0");
+  says("matvec.paired=2", "is neither 0 nor 1");
+  says("gemv.paired=1", "names no choice");
   says("nothing.warps=2", "'nothing.warps=2' names no choice");
   says("glu.warps=2", "names no choice");
   says("fusion=half", "fusion=half");
@@ -223,8 +225,8 @@ TEST(Selection, AnUnknownNameHasAllThatAreKnownBesideIt) {
   const std::string known = ", " + plan.error().details[0].value + ",";
   for (const char* name :
        {"fusion", "executor", "gemv.warps", "gemv.rows", "rms_norm.warps", "norm_tokens.warps",
-        "attention.splits", "attend.splits", "matvec.blocks", "matvec.stages", "top_k.splits",
-        "top_k.warps", "sample.warps"})
+        "attention.splits", "attend.splits", "matvec.blocks", "matvec.stages", "matvec.paired",
+        "top_k.splits", "top_k.warps", "sample.warps"})
     EXPECT_NE(known.find(std::string(", ") + name + ","), std::string::npos) << name;
 }
 

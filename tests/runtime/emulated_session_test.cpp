@@ -25,10 +25,11 @@ struct Decoded {
 
 // A prompt of two tokens, then generated ones, some in one launch and some in the next.
 Decoded decode(const TinyModel& model, ExecutorKind executor, int multiprocessors, Format kv,
-               std::uint64_t seed) {
+               const char* tuning, std::uint64_t seed) {
   FakeDriver fake(emulated(multiprocessors, seed));
   SessionOptions options = emulated_options(executor);
   options.plan.kv = kv;
+  options.plan.tuning = tuning;
   Decoded out;
   {
     const auto session = open_session(make_model(model), options, fake.platform());
@@ -53,11 +54,14 @@ void expect_same(const TinyModel& model, int multiprocessors, Format kv = Format
   const std::uint64_t seed = verification::fresh_seed();
   SCOPED_TRACE(model.architecture + ", " + std::to_string(multiprocessors) +
                " multiprocessors, seed " + std::to_string(seed));
-  const Decoded graph = decode(model, ExecutorKind::graph, multiprocessors, kv, seed);
-  EXPECT_EQ(graph.ids.size(), 5u);
-  EXPECT_EQ(graph.logits.size(), static_cast<std::size_t>(model.vocab));
-  EXPECT_TRUE(graph == decode(model, ExecutorKind::mega, multiprocessors, kv, seed ^ 1))
-      << "the ids or the bits of the logits differ";
+  for (const char* tuning : {"matvec.paired=0", "matvec.paired=1"}) {
+    SCOPED_TRACE(tuning);
+    const Decoded graph = decode(model, ExecutorKind::graph, multiprocessors, kv, tuning, seed);
+    EXPECT_EQ(graph.ids.size(), 5u);
+    EXPECT_EQ(graph.logits.size(), static_cast<std::size_t>(model.vocab));
+    EXPECT_TRUE(graph == decode(model, ExecutorKind::mega, multiprocessors, kv, tuning, seed ^ 1))
+        << "the ids or the bits of the logits differ";
+  }
 }
 
 TEST(EmulatedSession, MegaIsGraphInEveryFamily) {

@@ -345,19 +345,45 @@ TEST(MegaExecutor, SumsOfNeighboursFitTogether) {
   }
 }
 
-TEST(MegaExecutor, WarpsOwnEveryTileOnce) {
+template <int kTogether>
+void expect_every_tile_owned_once() {
   for (int warps : {1, 4, 6, 8, 12, 16}) {
     for (int columns = 1; columns <= 300; ++columns) {
-      const int rows = 7;
+      const int rows = 7, step = kTogether > 1 ? 1 : warps;
       std::vector<int> owners(static_cast<std::size_t>(rows * columns));
       for (int warp = 0; warp < warps; ++warp) {
-        const dev::OwnTiles own =
-            dev::own_tiles(warp, warps, columns, dev::column_inverse(columns));
+        const dev::OwnTiles own = dev::own_tiles<kTogether>(
+            warp, warps, columns, dev::column_inverse(columns, kTogether));
         for (int row = own.group; row < rows; row += own.groups)
           for (int j = 0; j < own.count; ++j)
-            ++owners.at(static_cast<std::size_t>(row * columns + own.column + j * warps));
+            ++owners.at(static_cast<std::size_t>(row * columns + own.column + j * step));
       }
       EXPECT_EQ(owners, std::vector<int>(owners.size(), 1))
+          << warps << " warps, " << columns << " columns, " << kTogether << " together";
+    }
+  }
+}
+TEST(MegaExecutor, WarpsOwnEveryTileOnce) {
+  expect_every_tile_owned_once<1>();
+  expect_every_tile_owned_once<2>();
+}
+
+// Warps that multiply pairs have places of their own for sums and for activations.
+TEST(MegaExecutor, PairsOfTilesMeetInNoPlace) {
+  for (int warps : {4, 8, 12, 16}) {
+    for (int columns = 1; columns <= 300; ++columns) {
+      std::vector<int> activations(static_cast<std::size_t>(std::max(columns, 2 * warps)));
+      std::vector<int> parts(static_cast<std::size_t>(dev::sum_places(columns, warps, 2)));
+      for (int warp = 0; warp < warps; ++warp) {
+        const dev::OwnTiles own =
+            dev::own_tiles<2>(warp, warps, columns, dev::column_inverse(columns, 2));
+        for (int j = 0; j < own.count; ++j)
+          ++activations.at(static_cast<std::size_t>(own.place + j));
+        if (own.count > 0 && own.group == 0) ++parts.at(static_cast<std::size_t>(own.part));
+      }
+      EXPECT_LE(*std::max_element(activations.begin(), activations.end()), 1)
+          << warps << " warps, " << columns << " columns";
+      EXPECT_EQ(parts, std::vector<int>(parts.size(), 1))
           << warps << " warps, " << columns << " columns";
     }
   }

@@ -90,11 +90,12 @@ struct KernelKey {
   // That share the work: matvec; attend_rows, 0 = enough; matmul with few tokens, 0 = it has many;
   // gemm, 0 = one for each tile.
   int blocks = 0;
-  int stages = 1;  // matvec: tiles under way per warp
+  int stages = 1;  // matvec: tiles under way per warp, or pairs of tiles
   // Parts the context (attention; attend: most) or the vocabulary is cut into; matmul with blocks:
   // warps that share k.
   int splits = 1;
   bool grouped = false;  // matmul, gemm: four warps multiply together, which only sm_90a can
+  bool paired = false;   // matvec: a warp multiplies two neighbouring tiles at once
 
   // Meaning.
   float epsilon = 0;    // rms_norm, layer_norm, norms in attend
