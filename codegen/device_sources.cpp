@@ -97,6 +97,7 @@
   FILE(ptx_top_k, "ptx/top_k.ptx")                                   \
   FILE(ptx_parts_activation, "ptx/parts/activation.ptx")             \
   FILE(ptx_parts_attention_values, "ptx/parts/attention_values.ptx") \
+  FILE(ptx_parts_begin_rows, "ptx/parts/begin_rows.ptx")             \
   FILE(ptx_parts_best_of_warp, "ptx/parts/best_of_warp.ptx")         \
   FILE(ptx_parts_block_merged, "ptx/parts/block_merged.ptx")         \
   FILE(ptx_parts_candidate, "ptx/parts/candidate.ptx")               \
@@ -109,6 +110,7 @@
   FILE(ptx_parts_merged, "ptx/parts/merged.ptx")                     \
   FILE(ptx_parts_q4_k_scales, "ptx/parts/q4_k_scales.ptx")           \
   FILE(ptx_parts_recent_token, "ptx/parts/recent_token.ptx")         \
+  FILE(ptx_parts_row_of_warp, "ptx/parts/row_of_warp.ptx")           \
   FILE(ptx_parts_running_sums, "ptx/parts/running_sums.ptx")
 
 #define LATHE_EMBED(symbol, path)              \

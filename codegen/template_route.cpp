@@ -52,10 +52,14 @@ Result<void> add_part(Arguments& to, const char* stem, const Arguments& argument
   return {};
 }
 
-// `step` is the number of values along k that the template takes of a row at once, `most_steps` how
-// many times in a turn of its loop for one row. A turn for more rows takes fewer: as many loads.
-Result<void> add_gemv(Arguments& arguments, const KernelKey& key, int step, int most_steps) {
-  const int steps = std::max(1, most_steps / key.rows);
+// Steps of a turn of the template's loop, `most` for one row. A turn for more rows takes fewer: as
+// many loads.
+int gemv_steps(const KernelKey& key, int most) {
+  return std::max(1, most / key.rows);
+}
+
+// `step` is the number of values along k that the template takes of a row at once.
+Result<void> add_gemv(Arguments& arguments, const KernelKey& key, int step, int steps) {
   LATHE_TRY(add_part(arguments, "finish_rows",
                      {{"n", key.n},
                       {"last_row", key.rows - 1},
@@ -65,10 +69,7 @@ Result<void> add_gemv(Arguments& arguments, const KernelKey& key, int step, int 
                       {"residual", std::int64_t{key.residual}}}));
   arguments.push_back({"bias", std::int64_t{key.bias}});
   arguments.push_back({"residual", std::int64_t{key.residual}});
-  arguments.push_back({"n", key.n});
-  arguments.push_back({"warps", key.warps});
   arguments.push_back({"rows", key.rows});
-  arguments.push_back({"several_rows", std::int64_t{key.rows > 1}});
   arguments.push_back({"last_row", key.rows - 1});
   arguments.push_back({"steps", steps});
   arguments.push_back({"last_step", steps - 1});
@@ -78,9 +79,12 @@ Result<void> add_gemv(Arguments& arguments, const KernelKey& key, int step, int 
 }
 
 Result<void> add_gemv_q4_k(Arguments& arguments, const KernelKey& key, const Target& target) {
-  LATHE_TRY(add_gemv(arguments, key, 1024, 2));
+  LATHE_TRY(add_gemv(arguments, key, 1024, gemv_steps(key, 2)));
   LATHE_TRY(add_part(arguments, "q4_k_scales"));
+  arguments.push_back({"n", key.n});
   arguments.push_back({"k", key.k});
+  arguments.push_back({"warps", key.warps});
+  arguments.push_back({"several_rows", std::int64_t{key.rows > 1}});
   arguments.push_back({"chunked", std::int64_t{key.k > dev::kGemvChunk}});
   // Weights are read once per token and need not displace x. PTX has words for that since 7.4.
   arguments.push_back({"no_allocate", target.ptx >= 74 ? ".L1::no_allocate" : ""});
@@ -89,7 +93,18 @@ Result<void> add_gemv_q4_k(Arguments& arguments, const KernelKey& key, const Tar
 
 Result<void> add_gemv_of(Arguments& arguments, const KernelKey& key, const Target& target) {
   if (key.format == Format::q4_k) return add_gemv_q4_k(arguments, key, target);
-  LATHE_TRY(add_gemv(arguments, key, key.format == Format::q8_0 ? 128 : 256, 4));
+  const int steps = gemv_steps(key, 4);
+  LATHE_TRY(add_gemv(arguments, key, key.format == Format::q8_0 ? 128 : 256, steps));
+  LATHE_TRY(add_part(arguments, "row_of_warp",
+                     {{"n", key.n},
+                      {"warps", key.warps},
+                      {"rows", key.rows},
+                      {"several_rows", std::int64_t{key.rows > 1}}}));
+  LATHE_TRY(add_part(arguments, "begin_rows",
+                     {{"n", key.n},
+                      {"last_row", key.rows - 1},
+                      {"last_step", steps - 1},
+                      {"row_bytes", row_bytes(key.format, key.k)}}));
   arguments.push_back({"blocks", key.k / row(key.format).block});
   return {};
 }
