@@ -1,9 +1,9 @@
 // Owns decoding with drafts.
 #include "lathe/runtime/drafts.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include "runtime/draft_loop.h"
 
 namespace lathe {
 
@@ -62,43 +62,21 @@ Result<void> ModelDrafts::draft(std::span<const std::int32_t> tokens, int most,
 Result<DraftCounts> generate_with_drafts(Batch& batch, int sequence, std::int32_t token,
                                          std::span<std::int32_t> tokens, const Drafter& drafter,
                                          int most) {
-  if (most < 0)
-    return Error{Code::invalid_argument, fmt::format("A step cannot have {} drafts.", most), {}};
-  if (!drafter && most > 0)
-    return Error{Code::invalid_argument, "There is no function to draft with.", {}};
-  LATHE_ASSIGN(const std::span<const std::int32_t> before, batch.tokens(sequence));
-  std::vector<std::int32_t> known(before.begin(), before.end());
-  const std::int64_t context = batch.plan().options.context;
-  DraftCounts counts;
-  std::vector<BatchRow> rows;
-  for (std::size_t done = 0; done < tokens.size();) {
-    known.push_back(token);
-    const std::int64_t room =
-        std::min<std::int64_t>({most, batch.rows() - 1, context - std::ssize(known),
-                                std::ssize(tokens) - std::int64_t(done) - 1});
-    std::vector<std::int32_t> drafts;
-    if (room > 0) drafts = drafter(known, int(room));
-    drafts.resize(std::min(drafts.size(), std::size_t(std::max<std::int64_t>(room, 0))));
+  LATHE_TRY(check_drafting(most, bool(drafter)));
+  const auto drafted = [&](std::span<const std::int32_t> known, int deepest) {
+    const int room = std::min({most, batch.rows() - 1, deepest});
+    std::vector<std::int32_t> path;
+    if (room > 0) path = drafter(known, room);
+    path.resize(std::min(path.size(), std::size_t(room)));
     // One that is no token would be refused, and the step with it.
     const auto wrong = std::ranges::find_if(
-        drafts, [&](std::int32_t draft) { return draft < 0 || draft >= batch.plan().spec.vocab; });
-    drafts.erase(wrong, drafts.end());
-
-    rows.assign(1, {sequence, token});
-    for (const std::int32_t draft : drafts) rows.push_back({sequence, draft});
-    LATHE_ASSIGN(const std::span<const std::int32_t> chosen, batch.step(rows));
-    std::size_t kept = 0;
-    while (kept < drafts.size() && drafts[kept] == chosen[kept]) ++kept;
-    std::ranges::copy(chosen.first(kept + 1), tokens.begin() + std::ptrdiff_t(done));
-    known.insert(known.end(), drafts.begin(), drafts.begin() + std::ptrdiff_t(kept));
-    token = std::max(chosen[kept], 0);
-    done += kept + 1;
-    ++counts.steps;
-    counts.drafted += int(drafts.size());
-    counts.accepted += int(kept);
-    LATHE_TRY(batch.rollback(sequence, int(known.size())));
-  }
-  return counts;
+        path, [&](std::int32_t draft) { return draft < 0 || draft >= batch.plan().spec.vocab; });
+    path.erase(wrong, path.end());
+    return DraftPaths{std::move(path)};
+  };
+  LATHE_ASSIGN(const TreeCounts counts,
+               decode_with_drafts(batch, sequence, token, tokens, drafted));
+  return counts.drafts;
 }
 
 }  // namespace lathe
