@@ -66,9 +66,13 @@ Result<void> CudaBatch::prepare(const SessionOptions& options) {
   const KernelCounts before = device_->counts();
   const Stopwatch building;
   LATHE_TRY(prepare_rows(options));
-  LATHE_ASSIGN(
-      std::optional<PrefillPlan> prefill,
-      plan_prefill(*device_, decoding_, options.progress, options.cancelled, report_.notes));
+  LATHE_ASSIGN(std::optional<PrefillPlan> prefill,
+               plan_prefill(
+                   *device_, decoding_,
+                   [&](std::span<const KernelKey> keys) {
+                     return device_->prepare(keys, options.progress, options.cancelled);
+                   },
+                   report_.notes));
   report_build(*device_, before, building.seconds(), report_);
 
   // One arena and one set of counters serve all: every counter ends as it began

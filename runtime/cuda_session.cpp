@@ -61,9 +61,12 @@ class CudaSession final : public SessionBase {
 
     const KernelCounts before = device_->counts();
     const Stopwatch building;
-    LATHE_TRY(device_->prepare(keys, options.progress, options.cancelled));
+    const HaveKernels prepare = [&](std::span<const KernelKey> some) {
+      return device_->prepare(some, options.progress, options.cancelled);
+    };
+    LATHE_TRY(prepare(keys));
     LATHE_ASSIGN(std::optional<PrefillPlan> prefill,
-                 plan_prefill(*device_, plan_, options.progress, options.cancelled, report_.notes));
+                 plan_prefill(*device_, plan_, prepare, report_.notes));
     report_build(*device_, before, building.seconds(), report_);
 
     const Stopwatch uploading;

@@ -8,21 +8,20 @@
 
 namespace lathe {
 
-Result<std::optional<PrefillPlan>> plan_prefill(DeviceImpl& device, const Plan& decoding,
-                                                const Progress& progress,
-                                                const std::function<bool()>& cancelled,
+Result<std::optional<PrefillPlan>> plan_prefill(const DeviceImpl& device, const Plan& decoding,
+                                                const HaveKernels& have,
                                                 std::vector<std::string>& notes) {
   if (decoding.options.chunk == 0 || decoding.options.fusion != Fusion::full)
     return std::optional<PrefillPlan>();
   Result<PrefillPlan> plan = build_prefill_plan(decoding, multiplies_in_groups(device.target()));
-  Result<void> prepared;
+  Result<void> had;
   if (plan)
-    prepared = device.prepare(plan->plan.distinct_keys(), progress, cancelled);
+    had = have(plan->plan.distinct_keys());
   else
-    prepared = plan.error();
-  if (prepared) return std::optional<PrefillPlan>(std::move(*plan));
-  if (!another_executor_may_do(prepared.error())) return prepared.error();
-  notes.push_back("prompts are read token by token: " + prepared.error().message);
+    had = plan.error();
+  if (had) return std::optional<PrefillPlan>(std::move(*plan));
+  if (!another_executor_may_do(had.error())) return had.error();
+  notes.push_back("prompts are read token by token: " + had.error().message);
   return std::optional<PrefillPlan>();
 }
 

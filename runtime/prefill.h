@@ -15,12 +15,14 @@
 
 namespace lathe {
 
-// The plan by which a session with this decoding plan reads prompts, its kernels prepared. None
-// where they are to be read token by token: a note says why, unless the plan's options do or it has
-// a kernel for each operation. Wants the context current.
-Result<std::optional<PrefillPlan>> plan_prefill(DeviceImpl& device, const Plan& decoding,
-                                                const Progress& progress,
-                                                const std::function<bool()>& cancelled,
+// How a session comes by kernels, or would: an error where one cannot be had.
+using HaveKernels = std::function<Result<void>(std::span<const KernelKey>)>;
+
+// The plan by which a session with this decoding plan reads prompts, once `have` has its kernels.
+// None where they are to be read token by token: a note says why, unless the plan's options do or
+// it has a kernel for each operation. Wants the context current if `have` does.
+Result<std::optional<PrefillPlan>> plan_prefill(const DeviceImpl& device, const Plan& decoding,
+                                                const HaveKernels& have,
                                                 std::vector<std::string>& notes);
 
 class Prefill {

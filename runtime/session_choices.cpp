@@ -8,8 +8,8 @@
 
 #include "plan/selection.h"
 #include "plan/tuning_overrides.h"
-#include "runtime/eligibility.h"
 #include "runtime/environment.h"
+#include "runtime/prefill.h"
 #include "runtime/session_base.h"
 #include "runtime/weights.h"
 
@@ -75,12 +75,13 @@ Result<std::vector<Selected>> choices_of(const GgufFile& file, const SessionOpti
   LATHE_ASSIGN(const ExecutorChoice executor, choose_executor(options.executor, plan));
   std::vector<Selected> choices = {executor.told};
   std::ranges::move(plan.choices, std::back_inserter(choices));
-  Result<PrefillPlan> prefill = build_prefill_plan(plan, multiplies_in_groups(device->target()));
-  if (prefill) {
-    const Result<void> covered = device->kernels().check_covered(prefill->plan.distinct_keys());
-    if (!covered) prefill = covered.error();
-  }
-  if (!prefill && !another_executor_may_do(prefill.error())) return std::move(prefill).error();
+  std::vector<std::string> notes;  // are not told here
+  LATHE_ASSIGN(
+      const std::optional<PrefillPlan> prefill,
+      plan_prefill(
+          *device, plan,
+          [&](std::span<const KernelKey> keys) { return device->kernels().check_covered(keys); },
+          notes));
   choices.push_back(told_of_prompts(prefill ? &prefill->plan : nullptr));
   std::vector<KernelKey> keys = plan.distinct_keys();
   if (prefill) {
