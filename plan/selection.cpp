@@ -218,13 +218,15 @@ Selector::Selector(const PlanOptions& options) : gpu_(options.gpu) {
 }
 
 KernelKey Selector::tuned(const KernelKey& shape, int positions) {
+  const auto [known, is_new] = tuned_.try_emplace({shape, positions}, shape);
+  if (!is_new) return known->second;
   Result<Tuned> tuned = select_tuning(shape, gpu_, set_, positions);
   if (!tuned) {
     if (refused_) refused_ = tuned.error();
     return shape;
   }
   if (std::ranges::find(told_, tuned->told) == told_.end()) told_.push_back(tuned->told);
-  return tuned->key;
+  return known->second = tuned->key;
 }
 
 Result<void> Selector::finish(Plan& plan) && {

@@ -4,8 +4,10 @@
 // in plan/tuning.h; this is what applies them, takes what was set instead, and tells both.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lathe/codegen/kernel_key.h"
@@ -34,7 +36,7 @@ std::string why_not_fused(const GpuProfile& gpu);
 // How a note begins that says why a plan is not the fused one.
 inline constexpr const char* kNotFused = "a kernel for each operation, not five a layer: ";
 
-// The choices of one plan, each told once.
+// The choices of one plan, each made and told once, however many layers have it.
 class Selector {
  public:
   // `options` as a plan has them: resolved and checked.
@@ -47,6 +49,7 @@ class Selector {
  private:
   GpuProfile gpu_;
   std::vector<TuningOverride> set_;
+  std::map<std::pair<KernelKey, int>, KernelKey> tuned_;  // by shape and positions
   std::vector<Selected> told_;
   Result<void> refused_;
 };
