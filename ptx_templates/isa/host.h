@@ -4,6 +4,7 @@
 // to it until the other threads have arrived.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cmath>
 
@@ -90,8 +91,15 @@ LATHE_DEVICE f32 power_of_two_near(f32 a) {
   return std::exp2(a);
 }
 
+// Of every half: products ask for millions.
+inline const std::array<f32, 65536> kFloatOfHalf = [] {
+  std::array<f32, 65536> floats;
+  for (u32 bits = 0; bits < floats.size(); ++bits)
+    floats[bits] = lathe::f16_to_f32(static_cast<u16>(bits));
+  return floats;
+}();
 LATHE_DEVICE f32 f16_to_f32(u32 bits) {
-  return lathe::f16_to_f32(static_cast<u16>(bits));
+  return kFloatOfHalf[bits & 0xffffu];
 }
 LATHE_DEVICE u16 f32_to_f16(f32 v) {
   return lathe::f32_to_f16(v);

@@ -1,20 +1,22 @@
 // Owns the host twins of isa/device_group.h.
 #pragma once
 
+#include <algorithm>
+
 #include "isa/host_mma.h"
 
 namespace lathe::dev {
 
 // 16 numbers of a row at `at`, within swizzled rows of 128 bytes.
 template <class Value>
-LATHE_DEVICE void host_group_row(const void* at, int row, f32 (&out)[16], Value value) {
+LATHE_DEVICE void host_group_row(const void* at, int row, double (&out)[16], Value value) {
   // Which eighth of a row `at` is; rows begin at a multiple of 1024.
   const auto offset = static_cast<const u8*>(at) - shared_memory();
   const u8* rows = shared_memory() + offset / 1024 * 1024;
   const int piece = static_cast<int>(offset % 1024) / 16;
   for (int k = 0; k < 16; ++k) {
     const u8* from = rows + row * 128 + ((piece + k / 8) ^ row % 8) * 16;
-    out[k] = value(reinterpret_cast<const u16*>(from)[k % 8]);
+    out[k] = static_cast<double>(value(reinterpret_cast<const u16*>(from)[k % 8]));
   }
 }
 template <int kFragments, class Value>
@@ -22,29 +24,23 @@ LATHE_DEVICE void host_group(f32 (&c)[kFragments][4], const void* a, const void*
                              Value value) {
   const int lane = thread_index() & 31, g = lane / 4, t = lane % 4;
   const int first = thread_index() / 32 % 4 * 16;
-  f32 rows[2][16], column[16];
+  double rows[2][16], columns[2][16];
   for (int i = 0; i < 2; ++i) host_group_row(a, first + g + 8 * i, rows[i], value);
   for (int j = 0; j < kFragments; ++j) {
-    for (int d = 0; d < 2; ++d) {
-      host_group_row(b, 8 * j + 2 * t + d, column, value);
-      for (int i = 0; i < 2; ++i) {
-        double sum = adds ? static_cast<double>(c[j][2 * i + d]) : 0;
-        for (int k = 0; k < 16; ++k)
-          sum += static_cast<double>(rows[i][k]) * static_cast<double>(column[k]);
-        c[j][2 * i + d] = static_cast<f32>(sum);
-      }
-    }
+    for (int d = 0; d < 2; ++d) host_group_row(b, 8 * j + 2 * t + d, columns[d], value);
+    if (!adds) std::fill_n(c[j], 4, 0.0f);
+    host_multiply(c[j], rows, columns);
   }
 }
 LATHE_DEVICE void group_multiply_256_f16(f32 (&c)[32][4], const void* a, const void* b, bool adds) {
-  host_group(c, a, b, adds, [](u16 bits) { return lathe::f16_to_f32(bits); });
+  host_group(c, a, b, adds, [](u16 bits) { return f16_to_f32(bits); });
 }
 LATHE_DEVICE void group_multiply_256_bf16(f32 (&c)[32][4], const void* a, const void* b,
                                           bool adds) {
   host_group(c, a, b, adds, [](u16 bits) { return as_f32(static_cast<u32>(bits) << 16); });
 }
 LATHE_DEVICE void group_multiply_128_f16(f32 (&c)[16][4], const void* a, const void* b, bool adds) {
-  host_group(c, a, b, adds, [](u16 bits) { return lathe::f16_to_f32(bits); });
+  host_group(c, a, b, adds, [](u16 bits) { return f16_to_f32(bits); });
 }
 
 // The lower half counts the phases that have ended, as barriers of copies do; the upper half has

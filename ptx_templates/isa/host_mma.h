@@ -58,23 +58,43 @@ LATHE_DEVICE void mma_u8_k16(i32 (&c)[4], u32 a0, u32 a1, u32 b0) {
   host_mma<false>(c, words, 3, 2, 16);
 }
 
-// `value` makes a float of 16 bits. The sum is rounded once; how often the device rounds, and which
-// way, is not documented: where sums are not exact the two differ in the last bits.
+// c: row 0 times column 0, times column 1, then the same of row 1. A sum goes in the order of k and
+// is rounded once; how often the device rounds, and which way, is not documented: where sums are
+// not exact the two differ in the last bits. The four go on together, as an addition takes long.
+template <int kDepth>
+LATHE_DEVICE void host_multiply(f32 (&c)[4], const double (&rows)[2][kDepth],
+                                const double (&columns)[2][kDepth]) {
+  double sum0 = static_cast<double>(c[0]), sum1 = static_cast<double>(c[1]);
+  double sum2 = static_cast<double>(c[2]), sum3 = static_cast<double>(c[3]);
+  for (int k = 0; k < kDepth; ++k) {
+    sum0 += rows[0][k] * columns[0][k];
+    sum1 += rows[0][k] * columns[1][k];
+    sum2 += rows[1][k] * columns[0][k];
+    sum3 += rows[1][k] * columns[1][k];
+  }
+  c[0] = static_cast<f32>(sum0);
+  c[1] = static_cast<f32>(sum1);
+  c[2] = static_cast<f32>(sum2);
+  c[3] = static_cast<f32>(sum3);
+}
+
+// `value` makes a float of 16 bits.
 template <class Value>
 LATHE_DEVICE void host_mma_half(f32 (&c)[4], const u32 (&words)[6], Value value) {
   const auto lanes = emulation::gather(words, 6);
   const int lane = thread_index() & 31, g = lane / 4, t = lane % 4;
-  for (int i = 0; i < 4; ++i) {
-    const int row = g + 8 * (i / 2), column = 2 * t + i % 2;
-    double sum = static_cast<double>(c[i]);
-    for (int k = 0; k < 16; ++k) {
-      const int part = k % 8 / 2, half = k / 8, shift = 16 * (k % 2);
-      const u32 a = lanes[4 * (row % 8) + part][2 * half + row / 8] >> shift & 0xffffu;
-      const u32 b = lanes[4 * column + part][4 + half] >> shift & 0xffffu;
-      sum += static_cast<double>(value(a)) * static_cast<double>(value(b));
+  double rows[2][16], columns[2][16];
+  for (int i = 0; i < 2; ++i) {
+    for (int k = 0; k < 16; k += 2) {
+      const int part = k % 8 / 2, half = k / 8;
+      const u32 a = lanes[4 * g + part][2 * half + i], b = lanes[4 * (2 * t + i) + part][4 + half];
+      rows[i][k] = static_cast<double>(value(a & 0xffffu));
+      rows[i][k + 1] = static_cast<double>(value(a >> 16));
+      columns[i][k] = static_cast<double>(value(b & 0xffffu));
+      columns[i][k + 1] = static_cast<double>(value(b >> 16));
     }
-    c[i] = static_cast<f32>(sum);
   }
+  host_multiply(c, rows, columns);
 }
 LATHE_DEVICE void mma_f16_k16(f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
   host_mma_half(c, {a0, a1, a2, a3, b0, b1}, [](u32 bits) { return f16_to_f32(bits); });
@@ -84,10 +104,10 @@ LATHE_DEVICE void mma_bf16_k16(f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 
 }
 
 LATHE_DEVICE f32 low_half(u32 pair) {
-  return lathe::f16_to_f32(static_cast<u16>(pair));
+  return f16_to_f32(pair);
 }
 LATHE_DEVICE f32 high_half(u32 pair) {
-  return lathe::f16_to_f32(static_cast<u16>(pair >> 16));
+  return f16_to_f32(pair >> 16);
 }
 LATHE_DEVICE u32 half2(f32 low, f32 high) {
   return lathe::f32_to_f16(low) | static_cast<u32>(lathe::f32_to_f16(high)) << 16;
@@ -125,25 +145,23 @@ LATHE_DEVICE void group_multiply(f32 (&c)[16][4], u32 a0, u32 a1, u32 a2, u32 a3
   const u32 words[] = {a0, a1, a2, a3};
   const auto lanes = emulation::gather(words, 4);
   const int lane = thread_index() & 31, g = lane / 4, t = lane % 4;
-  f32 a[2][16], b[16];
+  double a[2][16], b[2][16];
   for (int k = 0; k < 16; k += 2) {
     for (int i = 0; i < 2; ++i) {
       const u32 word = lanes[4 * g + k % 8 / 2][2 * (k / 8) + i];
-      a[i][k] = low_half(word);
-      a[i][k + 1] = high_half(word);
+      a[i][k] = static_cast<double>(low_half(word));
+      a[i][k + 1] = static_cast<double>(high_half(word));
     }
   }
-  for (int column = 2 * t; column < 128; column += column % 2 ? 7 : 1) {
-    const u8* at = static_cast<const u8*>(columns) + column * 128;
-    for (int k = 0; k < 16; ++k)
-      b[k] = lathe::f16_to_f32(
-          reinterpret_cast<const u16*>(at + ((rows + k) / 8 ^ column % 8) * 16)[k % 8]);
+  for (int j = 0; j < 16; ++j) {
     for (int i = 0; i < 2; ++i) {
-      f32& to = c[column / 8][2 * i + column % 2];
-      double sum = static_cast<double>(to);
-      for (int k = 0; k < 16; ++k) sum += static_cast<double>(a[i][k]) * static_cast<double>(b[k]);
-      to = static_cast<f32>(sum);
+      const int column = 8 * j + 2 * t + i;
+      const u8* at = static_cast<const u8*>(columns) + column * 128;
+      for (int k = 0; k < 16; ++k)
+        b[i][k] = static_cast<double>(f16_to_f32(
+            reinterpret_cast<const u16*>(at + ((rows + k) / 8 ^ column % 8) * 16)[k % 8]));
     }
+    host_multiply(c[j], a, b);
   }
 }
 LATHE_DEVICE void group_begin() {}
