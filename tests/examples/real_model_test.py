@@ -59,8 +59,8 @@ class RealModelTest(programs.ProgramTest):
 
     def test_a_seed_repeats(self):
         def draw(seed):
-            return self.decode("Tell me a story", "--temperature", "1.5", "--seed", seed, "-n",
-                               "6").stdout
+            return self.decode("Tell me a story", "--raw", "--temperature", "1.5", "--seed", seed,
+                               "-n", "6").stdout
         self.assertEqual(draw(3), draw(3))
         self.assertNotEqual(draw(3), draw(4))
 
