@@ -104,14 +104,15 @@ CUresult fake_memory_info(std::size_t* free, std::size_t* total) {
   FAKE_ENTER("cuMemGetInfo");
   std::lock_guard lock(g_state->mutex);
   *total = g_state->options.memory;
-  *free = g_state->options.memory - g_state->allocated;
+  *free = g_state->options.memory - g_state->options.others - g_state->allocated;
   return CUDA_SUCCESS;
 }
 CUresult fake_alloc(CUdeviceptr* pointer, std::size_t bytes) {
   FAKE_ENTER("cuMemAlloc");
   std::lock_guard lock(g_state->mutex);
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (g_state->allocated + bytes > g_state->options.memory) return CUDA_ERROR_OUT_OF_MEMORY;
+  const FakeOptions& options = g_state->options;
+  if (options.others + g_state->allocated + bytes > options.memory) return CUDA_ERROR_OUT_OF_MEMORY;
   void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   *pointer = reinterpret_cast<CUdeviceptr>(memory);
   g_state->buffers[*pointer] = bytes;

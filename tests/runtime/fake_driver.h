@@ -26,6 +26,7 @@ struct FakeOptions {
   bool execute = true;             // run the oracles; false: count the launches only
   bool copies = true;              // copy; false: count the copies only
   std::size_t memory = 64u << 20;  // bytes that allocations may take in all
+  std::size_t others = 0;          // of those: what other processes have
   int compute = 90;
   int driver_version = 13000;
   bool stream_memory_operations = true;

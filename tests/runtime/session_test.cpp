@@ -183,6 +183,9 @@ TEST_P(SessionTest, RollbackForgetsWhatCameAfter) {
     ASSERT_TRUE(session);
     const Decoded first = decode(*session, 3, 6);
     ASSERT_TRUE(session->rollback(2));
+    EXPECT_EQ(session->length(), 2);
+    EXPECT_EQ(decode(*session, first.tokens[1], 4).logits, first.logits);
+    ASSERT_TRUE(session->rollback(2));
     decode(*session, 100, 3);
     ASSERT_TRUE(session->rollback(0));
     EXPECT_EQ(session->length(), 0);
@@ -282,19 +285,27 @@ TEST(SessionMemory, OutOfMemoryNamesWhatIsNeededAndWhatWouldFit) {
     weights = session->report().weight_bytes + session->report().scratch_bytes;
     per_position = session->plan().counts().kv_bytes_per_position;
   }
-  FakeDriver fake({.memory = std::size_t(weights + 512 * 1024)});
-  const auto session = open_session(file, options_for(ExecutorKind::eager, 4096), fake.platform());
-  ASSERT_FALSE(session);
-  EXPECT_EQ(session.error().code, Code::out_of_memory);
-  const std::string text = session.error().text();
-  EXPECT_NE(text.find("needed: "), std::string::npos) << text;
-  EXPECT_NE(text.find("free: "), std::string::npos) << text;
-  // 512 KiB less what goes through the tiles' blocks; half as much a position in f16.
-  EXPECT_NE(text.find("positions would fit (or "), std::string::npos) << text;
-  EXPECT_NE(text.find(" with a KV cache in f16)"), std::string::npos) << text;
-  EXPECT_NE(session.error().message.find("bytes, and "), std::string::npos) << text;
   EXPECT_GT(per_position, 0);
-  EXPECT_EQ(fake.leaks(), "");
+  // A small device, and a large one of which others have the rest.
+  const auto room = std::size_t(weights + 512 * 1024);
+  for (const FakeOptions& device :
+       {FakeOptions{.memory = room}, FakeOptions{.others = FakeOptions{}.memory - room}}) {
+    FakeDriver fake(device);
+    const auto session =
+        open_session(file, options_for(ExecutorKind::eager, 4096), fake.platform());
+    ASSERT_FALSE(session);
+    EXPECT_EQ(session.error().code, Code::out_of_memory);
+    const std::string text = session.error().text();
+    EXPECT_NE(text.find("needed: "), std::string::npos) << text;
+    EXPECT_NE(text.find("free: "), std::string::npos) << text;
+    // 512 KiB less what goes through the tiles' blocks; half as much a position in f16.
+    EXPECT_NE(text.find("positions would fit (or "), std::string::npos) << text;
+    EXPECT_NE(text.find(" with a KV cache in f16)"), std::string::npos) << text;
+    // Seen before anything is allocated.
+    EXPECT_NE(text.find("The model does not fit the memory"), std::string::npos) << text;
+    EXPECT_NE(text.find("bytes, and "), std::string::npos) << text;
+    EXPECT_EQ(fake.leaks(), "");
+  }
 }
 
 TEST_P(SessionTest, SessionsMayShareKernels) {
