@@ -26,56 +26,55 @@ LATHE_DEVICE i32 dot4(u32 a, u32 b, i32 c) {
   return c;
 }
 
-// The words of a lane are A's, then B's from word `b` on; `depth` is k.
-template <bool kSigned>
-LATHE_DEVICE void host_mma(i32 (&c)[4], const u32* words, int count, int b, int depth) {
-  const auto lanes = emulation::gather(words, count);
-  const int lane = thread_index() & 31, g = lane / 4, t = lane % 4;
-  for (int i = 0; i < 4; ++i) {
-    const int row = g + 8 * (i / 2), column = 2 * t + i % 2;
-    i32 sum = c[i];
-    for (int k = 0; k < depth; ++k) {
-      const int part = k % 16 / 4, half = k / 16, shift = 8 * (k % 4);
-      const u32 wa = lanes[4 * (row % 8) + part][2 * half + row / 8] >> shift & 255;
-      const u32 wb = lanes[4 * column + part][b + half] >> shift & 255;
-      const i32 a = kSigned ? static_cast<i8>(wa) : static_cast<i32>(wa);
-      sum += a * static_cast<i8>(wb);
-    }
-    c[i] = sum;
-  }
-}
-
-LATHE_DEVICE void mma_u8_k32(i32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-  const u32 words[] = {a0, a1, a2, a3, b0, b1};
-  host_mma<false>(c, words, 6, 4, 32);
-}
-LATHE_DEVICE void mma_s8_k32(i32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-  const u32 words[] = {a0, a1, a2, a3, b0, b1};
-  host_mma<true>(c, words, 6, 4, 32);
-}
-LATHE_DEVICE void mma_u8_k16(i32 (&c)[4], u32 a0, u32 a1, u32 b0) {
-  const u32 words[] = {a0, a1, b0};
-  host_mma<false>(c, words, 3, 2, 16);
-}
-
-// c: row 0 times column 0, times column 1, then the same of row 1. A sum goes in the order of k and
-// is rounded once; how often the device rounds, and which way, is not documented: where sums are
-// not exact the two differ in the last bits. The four go on together, as an addition takes long.
-template <int kDepth>
-LATHE_DEVICE void host_multiply(f32 (&c)[4], const double (&rows)[2][kDepth],
-                                const double (&columns)[2][kDepth]) {
-  double sum0 = static_cast<double>(c[0]), sum1 = static_cast<double>(c[1]);
-  double sum2 = static_cast<double>(c[2]), sum3 = static_cast<double>(c[3]);
+// c: row 0 times column 0, times column 1, then the same of row 1. A sum goes in the order of k,
+// and one of floats is rounded once; how often the device rounds, and which way, is not documented:
+// where sums are not exact the two differ in the last bits. The four go on together, as an addition
+// takes long.
+template <class Sum, class Value, int kDepth>
+LATHE_DEVICE void host_multiply(Value (&c)[4], const Sum (&rows)[2][kDepth],
+                                const Sum (&columns)[2][kDepth]) {
+  Sum sum0 = static_cast<Sum>(c[0]), sum1 = static_cast<Sum>(c[1]);
+  Sum sum2 = static_cast<Sum>(c[2]), sum3 = static_cast<Sum>(c[3]);
   for (int k = 0; k < kDepth; ++k) {
     sum0 += rows[0][k] * columns[0][k];
     sum1 += rows[0][k] * columns[1][k];
     sum2 += rows[1][k] * columns[0][k];
     sum3 += rows[1][k] * columns[1][k];
   }
-  c[0] = static_cast<f32>(sum0);
-  c[1] = static_cast<f32>(sum1);
-  c[2] = static_cast<f32>(sum2);
-  c[3] = static_cast<f32>(sum3);
+  c[0] = static_cast<Value>(sum0);
+  c[1] = static_cast<Value>(sum1);
+  c[2] = static_cast<Value>(sum2);
+  c[3] = static_cast<Value>(sum3);
+}
+
+// The words of a lane are A's, then B's from word `b` on.
+template <bool kSigned, int kDepth>
+LATHE_DEVICE void host_mma(i32 (&c)[4], const u32* words, int count, int b) {
+  const auto lanes = emulation::gather(words, count);
+  const int lane = thread_index() & 31, g = lane / 4, t = lane % 4;
+  i32 rows[2][kDepth], columns[2][kDepth];
+  for (int i = 0; i < 2; ++i) {
+    for (int k = 0; k < kDepth; ++k) {
+      const int part = k % 16 / 4, half = k / 16, shift = 8 * (k % 4);
+      const u32 of_a = lanes[4 * g + part][2 * half + i] >> shift & 255;
+      rows[i][k] = kSigned ? static_cast<i8>(of_a) : static_cast<i32>(of_a);
+      columns[i][k] = static_cast<i8>(lanes[4 * (2 * t + i) + part][b + half] >> shift & 255);
+    }
+  }
+  host_multiply(c, rows, columns);
+}
+
+LATHE_DEVICE void mma_u8_k32(i32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  const u32 words[] = {a0, a1, a2, a3, b0, b1};
+  host_mma<false, 32>(c, words, 6, 4);
+}
+LATHE_DEVICE void mma_s8_k32(i32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  const u32 words[] = {a0, a1, a2, a3, b0, b1};
+  host_mma<true, 32>(c, words, 6, 4);
+}
+LATHE_DEVICE void mma_u8_k16(i32 (&c)[4], u32 a0, u32 a1, u32 b0) {
+  const u32 words[] = {a0, a1, b0};
+  host_mma<false, 16>(c, words, 3, 2);
 }
 
 // `value` makes a float of 16 bits.
