@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdarg>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -81,6 +82,14 @@ extern "C" int open(const char* path, int flags, ...) {
   return next(path, flags, mode);
 }
 
+// A call of open() from within the C library would not be seen.
+extern "C" FILE* fopen(const char* path, const char* mode) {
+  ++g_opened;
+  using Open = FILE* (*)(const char*, const char*);
+  static const auto next = reinterpret_cast<Open>(::dlsym(RTLD_NEXT, "fopen"));
+  return next(path, mode);
+}
+
 extern "C" char* getenv(const char* name) noexcept {
   ++g_variables;
   using Getenv = char* (*)(const char*);
@@ -98,6 +107,9 @@ TEST(HotPath, TheCountersCount) {
   const long variables = g_variables;
   static_cast<void>(std::getenv("HOME"));
   EXPECT_GT(g_variables, variables);
+  const long opened = g_opened;
+  if (FILE* file = std::fopen("/dev/null", "r")) std::fclose(file);
+  EXPECT_GT(g_opened, opened);
 }
 
 // Whatever its strings say: no path in a model file is followed.
