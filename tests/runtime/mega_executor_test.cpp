@@ -301,7 +301,7 @@ TEST(MegaExecutor, SharesArePartitions) {
         int next[3] = {};
         for (int block = 0; block < blocks; ++block) {
           dev::share_phase(s, block, blocks);
-          dev::place_sums(s, 16, 0);
+          dev::place_sums(s, 16, 1, 0);
           int all = 0;
           for (int m = 0; m < 3; ++m) {
             EXPECT_GE(s.count[m], 0);
@@ -331,9 +331,9 @@ TEST(MegaExecutor, SumsOfNeighboursFitTogether) {
         first.columns = second.columns = 16;
         first.most = a, second.most = b;
         second.kind = dev::kGatedRows;
-        const int sums[] = {dev::all_sums(first, warps), dev::all_sums(second, warps)};
-        dev::place_sums(first, warps, sums[1]);
-        dev::place_sums(second, warps, sums[0]);
+        const int sums[] = {dev::all_sums(first, warps, 1), dev::all_sums(second, warps, 1)};
+        dev::place_sums(first, warps, 1, sums[1]);
+        dev::place_sums(second, warps, 1, sums[0]);
         EXPECT_LE(first.sums + second.sums, dev::kPartialFloats)
             << a << " and " << b << " row tiles, " << warps << " warps";
         // Batches of a phase follow one another.
