@@ -1,5 +1,5 @@
-"""Holds what liblathe.so shows to the recorded list, and the list to the C headers; its SONAME to
-LATHE_ABI_VERSION, and what it links to the system's own libraries."""
+"""Holds what liblathe.so shows to the recorded list, and the list to the C headers and to the calls of
+the fuzzer; its SONAME to LATHE_ABI_VERSION, and what it links to the system's own libraries."""
 
 import pathlib
 import re
@@ -8,6 +8,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 HEADERS = list((HERE.parents[1] / "include/lathe/c").glob("*.h"))
+CALLERS = list((HERE.parents[1] / "tests/fuzz").glob("c_*"))
 SYSTEM = r"lib(c|m|dl|pthread|rt|stdc\+\+|gcc_s)\.so\.\d+|ld-linux\S*"
 
 
@@ -32,10 +33,13 @@ def main():
     recorded = set((HERE / "exported_symbols.txt").read_text().split())
     declared = {name for header in HEADERS
                 for name in re.findall(r"^LATHE_API .*?\b(lathe_\w+)\(", header.read_text(), re.M)}
+    called = {name for caller in CALLERS
+              for name in re.findall(r"\blathe_\w+", caller.read_text())}
     problems = [f"{name}: {what}" for names, what in (
         (exported - recorded, "exported, but not in exported_symbols.txt"),
         (recorded - exported, "in exported_symbols.txt, but not exported: programs that call it break"),
-        (declared ^ recorded, "the headers and exported_symbols.txt differ")) for name in sorted(names)]
+        (declared ^ recorded, "the headers and exported_symbols.txt differ"),
+        (declared - called, "no fuzzer calls it (tests/fuzz/)")) for name in sorted(names)]
     problems += dynamic_problems(readelf, library)
     print("\n".join(problems) or f"{len(recorded)} symbols")
     sys.exit(1 if problems else 0)

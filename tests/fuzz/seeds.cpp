@@ -94,14 +94,17 @@ void tokenizer_seeds(const fs::path& folder) {
   write(folder / "bytes", "\xFF\xFE \x80\xC3 hello\n\n  abc");
 }
 
-// Any bytes are calls; some more of them are more calls.
+// Any bytes are calls; some more of them are more calls. The last byte says what is open before the
+// first: models, a device, sessions, a batch, dense products.
 void c_api_seeds(const fs::path& folder) {
   std::string bytes;
-  for (int i = 0; i < 512; ++i) bytes += static_cast<char>(i * 37 + i / 7);
+  for (int i = 0; i < 2048; ++i) bytes += static_cast<char>(i * 37 + i / 7);
   write(folder / "calls", bytes);
   write(folder / "few", bytes.substr(100, 64));
+  for (const int open : {1, 2, 3, 5, 7, 15, 19, 35, 51, 63})
+    write(folder / ("open" + std::to_string(open)), bytes + static_cast<char>(open));
   // The last error is asked for, without a place for it, before there was one.
-  write(folder / "errors", std::string(28, '\0') + '\x17');
+  write(folder / "errors", std::string(29, '\0') + '\x0d' + '\0');
 }
 
 }  // namespace
