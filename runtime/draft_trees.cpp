@@ -80,6 +80,7 @@ Result<TreeCounts> generate_with_trees(Batch& batch, int sequence, std::int32_t 
     return Error{Code::invalid_argument,
                  fmt::format("A tree cannot have {} paths: 1 to {}.", paths, kMostBatchRows),
                  {}};
+  most = std::min(most, paths * (batch.rows() - 1));  // for others there is never a row
   const auto drafted = [&](std::span<const std::int32_t> known, int) {
     std::vector<TreeDraft> tree;
     if (most > 0) tree = drafter(known, most);

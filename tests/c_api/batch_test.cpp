@@ -1,6 +1,7 @@
 // Holds batches of the C interface to their contract, on the fake driver, whose kernels are the
 // oracles.
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -203,6 +204,18 @@ TEST_F(BatchFunctions, DraftsChangeNoToken) {
   };
   EXPECT_GT(run(&trees), 2);
   run(&looked_up);
+  // No memory for more drafts than two paths of a step's four rows have.
+  auto greedy = trees;
+  greedy.most = std::numeric_limits<std::int32_t>::max();
+  std::int32_t asked = 0;
+  greedy.drafter_user = &asked;
+  greedy.tree_drafter = [](void* user, const std::int32_t*, std::int32_t, std::int32_t most,
+                           std::int32_t*, std::int32_t*) {
+    *static_cast<std::int32_t*>(user) = most;
+    return std::int32_t{0};
+  };
+  run(&greedy);
+  EXPECT_EQ(asked, 6);
   std::int32_t fork = -1;
   ASSERT_EQ(lathe_batch_fork(batch.get(), drafted, &fork), LATHE_OK) << last_message();
   EXPECT_EQ(length(batch, fork), length(batch, drafted));

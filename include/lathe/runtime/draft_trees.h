@@ -40,7 +40,8 @@ struct TreeCounts {
 // `sequence`, each other one in a sequence that joins the batch for the time of the call with all
 // that `sequence` has (Batch::fork): a row sees its ancestors alone. Up to `paths` of them, 1 to
 // 32; fewer where the batch has no sequences or rows left. The first step of each such sequence
-// takes a copy of the whole prefix, later ones what was kept.
+// takes a copy of the whole prefix, later ones what was kept. The drafter is asked for no more than
+// that many paths of all rows but one have, whatever `most` says.
 Result<TreeCounts> generate_with_trees(Batch& batch, int sequence, std::int32_t token,
                                        std::span<std::int32_t> tokens, const TreeDrafter& drafter,
                                        int most, int paths = 4);
