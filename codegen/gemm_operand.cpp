@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -18,6 +19,8 @@ int planes_of(Format form) {
 // The number in the plane, and what it leaves.
 std::uint16_t plane_number(Format form, float& value) {
   const bool brain = form == Format::bf16;
+  // The kernel's NaN is another than that of f32_to_bf16().
+  if (brain && std::isnan(value)) return 0x7fc0;
   const std::uint16_t bits = brain ? f32_to_bf16(value) : f32_to_f16(value);
   value -= brain ? bf16_to_f32(bits) : f16_to_f32(bits);
   return bits;

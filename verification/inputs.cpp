@@ -61,13 +61,13 @@ void fill(Bytes& bytes, Random& random, Values values, float factor = 1) {
   for (std::size_t i = 0; i < bytes.size() / 4; ++i) store(bytes, i, factor * draw(random, values));
 }
 
-// Every byte random, then the half-precision scales set to numbers of one magnitude.
-void fill_blocks(Bytes& bytes, Random& random, Format format) {
+// Numbers, or every byte random, then the half-precision scales set to numbers of one magnitude.
+void fill_blocks(Bytes& bytes, Random& random, Format format, Values kind) {
   const FormatRow& f = row(format);
   if (f.block == 1) {
     const auto values = static_cast<std::int64_t>(bytes.size()) / f.bytes;
     std::vector<float> numbers(static_cast<std::size_t>(values));
-    for (float& number : numbers) number = random.normal();
+    for (float& number : numbers) number = draw(random, kind);
     f.pack(numbers.data(), values, bytes.data());
     return;
   }
@@ -283,7 +283,7 @@ void fill_token_sets(Bytes& bytes, Random& random, const KernelCase& c) {
 void fill_input(Bytes& bytes, Random& random, const KernelCase& c, const Param& param) {
   const std::string_view name = param.name;
   if (param.element == Element::blocks || param.element == Element::tiles)
-    return fill_blocks(bytes, random, param.matrix.format);
+    return fill_blocks(bytes, random, param.matrix.format, c.values);
   if (param.element == Element::kv) return fill_cache(bytes, random, c);
   if (name == "position") return store(bytes, 0, c.position);
   if (name == "token") {

@@ -11,7 +11,9 @@ void gemm_operand_cases(const Family& family, Cases& out) {
       c.key.k = k;
       c.key.n = turn({1, 5, 128, 130}, i);
       c.key.format_b = numbers;
-      c.key.warps = turn(kWarps, i++);
+      c.key.warps = turn(kWarps, i);
+      c.values =
+          turn({Values::random, Values::nan, Values::large, Values::random, Values::faint}, i++);
       out.push_back(c);
     }
   }
