@@ -33,6 +33,7 @@
   FILE(ops_format_units, "ops/format_units.h")         \
   FILE(ops_formats, "ops/formats.h")                   \
   FILE(ops_gemm, "ops/gemm.h")                         \
+  FILE(ops_gemm_f64, "ops/gemm_f64.h")                 \
   FILE(ops_gemm_grouped, "ops/gemm_grouped.h")         \
   FILE(ops_gemm_operand, "ops/gemm_operand.h")         \
   FILE(ops_gemm_plain, "ops/gemm_plain.h")             \
@@ -40,6 +41,7 @@
   FILE(ops_gemm_tile, "ops/gemm_tile.h")               \
   FILE(ops_gemv, "ops/gemv.h")                         \
   FILE(ops_gemv_dot, "ops/gemv_dot.h")                 \
+  FILE(ops_gemv_f64, "ops/gemv_f64.h")                 \
   FILE(ops_glu, "ops/glu.h")                           \
   FILE(ops_k_formats, "ops/k_formats.h")               \
   FILE(ops_kv_cache, "ops/kv_cache.h")                 \

@@ -40,6 +40,7 @@ constexpr std::array kFormats = {
     FormatRow{Format::q4_k_soa, "q4_k_soa", 112, 256, 160, 32, unpack_q4_k_soa, pack_q4_k_soa},
     FormatRow{Format::fp8_e4m3, "fp8_e4m3", kNoFileType, 1, 1, 1, unpack_fp8_e4m3, pack_fp8_e4m3},
     FormatRow{Format::ternary, "ternary", kNoFileType, 32, 8, 8, unpack_ternary, pack_ternary},
+    FormatRow{Format::f64, "f64", kNoFileType, 1, 8, 8, unpack_f64, pack_f64},
 };
 
 std::string names_of(bool in_files_only) {

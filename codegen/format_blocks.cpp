@@ -77,6 +77,20 @@ void pack_f32(const float* in, std::int64_t values, std::byte* blocks) {
   std::memcpy(blocks, in, static_cast<std::size_t>(values) * 4);
 }
 
+void unpack_f64(const std::byte* blocks, std::int64_t values, float* out) {
+  for (std::int64_t i = 0; i < values; ++i) {
+    double value;
+    std::memcpy(&value, blocks + 8 * i, 8);
+    out[i] = static_cast<float>(value);
+  }
+}
+void pack_f64(const float* in, std::int64_t values, std::byte* blocks) {
+  for (std::int64_t i = 0; i < values; ++i) {
+    const double value = in[i];
+    std::memcpy(blocks + 8 * i, &value, 8);
+  }
+}
+
 void unpack_f16(const std::byte* blocks, std::int64_t values, float* out) {
   for (std::int64_t i = 0; i < values; ++i) out[i] = load_half(bytes(blocks) + 2 * i);
 }

@@ -25,7 +25,7 @@ thread_local const Program* running = nullptr;
   X(f16) X(bf16) X(q4_0) X(q4_1) X(q5_0) X(q5_1) X(q8_0) X(q4_k) X(q5_k) X(q6_k) X(q2_k) X(q3_k) \
   X(iq4_nl) X(iq4_xs) X(mxfp4)
 #define LATHE_FORMATS(X) \
-  LATHE_TILED_FORMATS(X) X(f32) X(q8_1) X(q8_1_tail) X(q8_k) X(q4_k_soa) X(fp8_e4m3) X(ternary)
+  LATHE_TILED_FORMATS(X) X(f32) X(q8_1) X(q8_1_tail) X(q8_k) X(q4_k_soa) X(fp8_e4m3) X(ternary) X(f64)
 // clang-format on
 
 void embed_raw(const dev::Exchange& e, const dev::u8* table, const dev::i32* token, float* y,

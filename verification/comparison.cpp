@@ -16,6 +16,12 @@ T load(const Bytes& bytes, std::size_t index) {
   return value;
 }
 
+std::string scientific(double value) {
+  char text[16];
+  std::snprintf(text, sizeof text, "%.3e", value);
+  return text;
+}
+
 std::string hex(std::uint32_t bits) {
   char text[16];
   std::snprintf(text, sizeof text, "0x%08x", bits);
@@ -67,6 +73,11 @@ void Comparison::add(std::span<const Bytes> expected, std::span<const Bytes> act
       first_problem_ = std::string(params[p].name) + " at byte " + std::to_string(at) + ": " +
                        hex(load<std::uint32_t>(actual[p], at / 4)) + ", should be " +
                        hex(load<std::uint32_t>(expected[p], at / 4));
+      continue;
+    }
+    if (is_f64(params[p])) {
+      for (std::size_t i = 0; i < expected[p].size() / 8; ++i)
+        add_value(0, load<double>(expected[p], i), load<double>(actual[p], i), i);
       continue;
     }
     for (std::size_t i = 0; i < expected[p].size() / 4; ++i) {
@@ -133,13 +144,13 @@ void Comparison::add_half(float expected, float actual, std::size_t at) {
   add_value(4, expected, actual, at);
 }
 
-void Comparison::add_value(std::size_t sum, float expected, float actual, std::size_t at) {
+void Comparison::add_value(std::size_t sum, double expected, double actual, std::size_t at) {
   // Not written, neither here nor there.
   if (std::isnan(expected) &&
-      std::bit_cast<std::uint32_t>(expected) == std::bit_cast<std::uint32_t>(actual))
+      std::bit_cast<std::uint64_t>(expected) == std::bit_cast<std::uint64_t>(actual))
     return;
   // No value, or no position in this split: nothing to be near to.
-  const bool exact = !std::isfinite(expected) || expected == -3.0e38f;
+  const bool exact = !std::isfinite(expected) || expected == static_cast<double>(-3.0e38f);
   if (exact ? expected != actual : !std::isfinite(actual)) {
     if (first_problem_.empty())
       first_problem_ = std::string(sums_[sum].what) + " at " + std::to_string(at) + ": " +
@@ -147,9 +158,9 @@ void Comparison::add_value(std::size_t sum, float expected, float actual, std::s
     return;
   }
   if (exact) return;
-  const double difference = static_cast<double>(actual) - expected;
+  const double difference = actual - expected;
   sums_[sum].error += difference * difference;
-  sums_[sum].norm += static_cast<double>(expected) * expected;
+  sums_[sum].norm += expected * expected;
 }
 
 double Comparison::worst_error() const {
@@ -164,9 +175,8 @@ std::string Comparison::problem() const {
   for (const Sum& sum : sums_) {
     const double error = sum.error > 0 ? std::sqrt(sum.error / sum.norm) : 0;
     if (!(error <= error_bound(case_.key)))
-      return std::string("relative L2 error of the ") + sum.what + " is " +
-             std::to_string(error * 1e6) + "e-6, the bound " +
-             std::to_string(error_bound(case_.key) * 1e6) + "e-6";
+      return std::string("relative L2 error of the ") + sum.what + " is " + scientific(error) +
+             ", the bound " + scientific(error_bound(case_.key));
   }
   return {};
 }

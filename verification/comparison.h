@@ -33,7 +33,7 @@ class Comparison {
   void add_appended(const Bytes& expected, const Bytes& actual);
   bool add_attended(const Param& param, const Bytes& expected, const Bytes& actual);
   void add_half(float expected, float actual, std::size_t at);
-  void add_value(std::size_t sum, float expected, float actual, std::size_t at);
+  void add_value(std::size_t sum, double expected, double actual, std::size_t at);
 
   KernelCase case_;
   std::vector<Sum> sums_ = {{"values"}, {"maxima"}, {"sums of weights"}, {"cache"}, {"operands"}};

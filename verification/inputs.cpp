@@ -64,6 +64,11 @@ void fill(Bytes& bytes, Random& random, Values values, float factor = 1) {
 // Numbers, or every byte random, then the half-precision scales set to numbers of one magnitude.
 void fill_blocks(Bytes& bytes, Random& random, Format format, Values kind) {
   const FormatRow& f = row(format);
+  if (format == Format::f64) {  // with bits that f32 has not
+    for (std::size_t i = 0; i < bytes.size() / 8; ++i)
+      store(bytes, i, random.normal() * (1 + static_cast<double>(random.uniform(0, 0x1p-24f))));
+    return;
+  }
   if (f.block == 1) {
     const auto values = static_cast<std::int64_t>(bytes.size()) / f.bytes;
     std::vector<float> numbers(static_cast<std::size_t>(values));
@@ -371,7 +376,8 @@ int draws(const KernelCase& kernel_case) {
   const std::size_t enough = uneven ? 128 : 32;
   std::size_t values = 0;
   for (const Param& param : row(kernel_case.key.type).params(kernel_case.key))
-    if (param.access != Access::read) values += argument_bytes(kernel_case, param) / 4;
+    if (param.access != Access::read)
+      values += argument_bytes(kernel_case, param) / (is_f64(param) ? 8 : 4);
   if (kernel_case.key.type == KernelType::attention)  // its maxima are compared on their own
     values = static_cast<std::size_t>(kernel_case.key.heads);
   // The values of a head have the error of its weights in common.

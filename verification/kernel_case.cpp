@@ -44,6 +44,10 @@ KernelCase case_at(const KernelKey& key, int position) {
   return c;
 }
 
+bool is_f64(const Param& param) {
+  return param.element == Element::blocks && param.matrix.format == Format::f64;
+}
+
 Cost cost_of(const KernelCase& kernel_case) {
   const KernelKey& key = kernel_case.key;
   Cost cost = row(key.type).cost(key);

@@ -57,6 +57,8 @@ Cost cost_of(const KernelCase& kernel_case);
 
 using Bytes = std::vector<std::byte>;
 
+// Whether the numbers of an argument are f64.
+bool is_f64(const Param& param);
 // Bytes of one argument as the oracle takes it, times the capacity for a KV cache.
 std::size_t argument_bytes(const KernelCase& kernel_case, const Param& param);
 // The contents of every argument before the launch, as the oracle takes them. Outputs hold a NaN

@@ -38,8 +38,8 @@ constexpr const char* kSamples[] = {
     "append_tokens.f16.m512.h32.kvh8.d128.rot128.w8.scale8838835e-8",
     "attend_tokens.f16.m512.h32.kvh8.d128.w8",
     "attend_rows.f16.m32.h32.kvh8.d128.w4.bl396.s33",
-    "gemm_operand.f32.k4096.n4096.w8",
-    "gemm.f32.k4096.n4096.m4096.w8",
+    "gemm_operand.f16.k4096.n4096.w8",
+    "gemm.f16.k4096.n4096.m4096.w8",
 };
 
 Result<void> set_fields(KernelKey& key, std::span<const std::string> words) {

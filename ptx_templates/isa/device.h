@@ -56,11 +56,20 @@ LATHE_DEVICE u32 shuffle(u32 v, int lane) {
 LATHE_DEVICE f32 fma(f32 a, f32 b, f32 c) {
   return __fmaf_rn(a, b, c);
 }
+LATHE_DEVICE f64 fma(f64 a, f64 b, f64 c) {
+  return __fma_rn(a, b, c);
+}
 LATHE_DEVICE u32 as_u32(f32 v) {
   return __float_as_uint(v);
 }
 LATHE_DEVICE f32 as_f32(u32 v) {
   return __uint_as_float(v);
+}
+LATHE_DEVICE u64 as_u64(f64 v) {
+  return static_cast<u64>(__double_as_longlong(v));
+}
+LATHE_DEVICE f64 as_f64(u64 v) {
+  return __longlong_as_double(static_cast<i64>(v));
 }
 #else
 LATHE_DEVICE int thread_index() {
@@ -90,11 +99,20 @@ LATHE_DEVICE u32 shuffle(u32 v, int lane) {
 LATHE_DEVICE f32 fma(f32 a, f32 b, f32 c) {
   return __builtin_fmaf(a, b, c);
 }
+LATHE_DEVICE f64 fma(f64 a, f64 b, f64 c) {
+  return __builtin_fma(a, b, c);
+}
 LATHE_DEVICE u32 as_u32(f32 v) {
   return __builtin_bit_cast(u32, v);
 }
 LATHE_DEVICE f32 as_f32(u32 v) {
   return __builtin_bit_cast(f32, v);
+}
+LATHE_DEVICE u64 as_u64(f64 v) {
+  return __builtin_bit_cast(u64, v);
+}
+LATHE_DEVICE f64 as_f64(u64 v) {
+  return __builtin_bit_cast(f64, v);
 }
 #endif
 
@@ -112,6 +130,11 @@ LATHE_DEVICE f32 shuffle_xor(f32 v, int mask) {
 }
 LATHE_DEVICE f32 shuffle(f32 v, int lane) {
   return as_f32(shuffle(as_u32(v), lane));
+}
+LATHE_DEVICE f64 shuffle_xor(f64 v, int mask) {
+  const u64 bits = as_u64(v);
+  const u32 low = shuffle_xor(static_cast<u32>(bits), mask);
+  return as_f64(static_cast<u64>(shuffle_xor(static_cast<u32>(bits >> 32), mask)) << 32 | low);
 }
 
 // Correctly rounded division, square root and rounding to the nearest integer (ties to even).
@@ -175,6 +198,11 @@ LATHE_DEVICE u32x4 stream_u32x4(const void* p) {
   asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
       : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
       : "l"(p));
+  return v;
+}
+LATHE_DEVICE f64x2 stream_f64x2(const void* p) {
+  f64x2 v;
+  asm("ld.global.nc.L1::no_allocate.v2.f64 {%0, %1}, [%2];" : "=d"(v.x), "=d"(v.y) : "l"(p));
   return v;
 }
 

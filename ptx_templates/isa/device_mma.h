@@ -58,6 +58,14 @@ LATHE_DEVICE void mma_bf16_k16(f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+// c += A B for 8 x 4 and 4 x 8 doubles: lane 4g + t has row g, column t of A and row t, column g of
+// B; its sums are those of row g, columns 2t and 2t + 1.
+LATHE_DEVICE void mma_f64_k4(f64 (&c)[2], f64 a, f64 b) {
+  asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+               : "+d"(c[0]), "+d"(c[1])
+               : "d"(a), "d"(b));
+}
+
 // B words of 32 rows and 8 columns from shared memory that has them column by column: lane i gives
 // the address of 8 f16, of column i % 8 from row 8 (i / 8) on. Words 0 and 1 are those of the first
 // 16 rows, 2 and 3 of the others.

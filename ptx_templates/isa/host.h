@@ -61,6 +61,12 @@ LATHE_DEVICE u32 as_u32(f32 v) {
 LATHE_DEVICE f32 as_f32(u32 v) {
   return std::bit_cast<f32>(v);
 }
+LATHE_DEVICE u64 as_u64(f64 v) {
+  return std::bit_cast<u64>(v);
+}
+LATHE_DEVICE f64 as_f64(u64 v) {
+  return std::bit_cast<f64>(v);
+}
 LATHE_DEVICE u32 shuffle_xor(u32 v, int mask) {
   return emulation::exchange(v, (thread_index() & 31) ^ mask);
 }
@@ -73,8 +79,16 @@ LATHE_DEVICE f32 shuffle_xor(f32 v, int mask) {
 LATHE_DEVICE f32 shuffle(f32 v, int lane) {
   return as_f32(shuffle(as_u32(v), lane));
 }
+LATHE_DEVICE f64 shuffle_xor(f64 v, int mask) {
+  const u64 bits = as_u64(v);
+  const u32 low = shuffle_xor(static_cast<u32>(bits), mask);
+  return as_f64(static_cast<u64>(shuffle_xor(static_cast<u32>(bits >> 32), mask)) << 32 | low);
+}
 
 LATHE_DEVICE f32 fma(f32 a, f32 b, f32 c) {
+  return std::fma(a, b, c);
+}
+LATHE_DEVICE f64 fma(f64 a, f64 b, f64 c) {
   return std::fma(a, b, c);
 }
 LATHE_DEVICE f32 divide(f32 a, f32 b) {
@@ -126,6 +140,9 @@ LATHE_DEVICE u32 funnel_right(u32 low, u32 high, u32 shift) {
 
 LATHE_DEVICE u32x4 stream_u32x4(const void* p) {
   return *static_cast<const u32x4*>(p);
+}
+LATHE_DEVICE f64x2 stream_f64x2(const void* p) {
+  return *static_cast<const f64x2*>(p);
 }
 
 }  // namespace lathe::dev

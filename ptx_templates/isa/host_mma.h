@@ -102,6 +102,21 @@ LATHE_DEVICE void mma_bf16_k16(f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 
   host_mma_half(c, {a0, a1, a2, a3, b0, b1}, [](u32 bits) { return as_f32(bits << 16); });
 }
 
+// The device rounds each of the sums, too; in which order it adds is not documented.
+LATHE_DEVICE void mma_f64_k4(f64 (&c)[2], f64 a, f64 b) {
+  const u64 of_a = as_u64(a), of_b = as_u64(b);
+  const u32 words[] = {static_cast<u32>(of_a), static_cast<u32>(of_a >> 32), static_cast<u32>(of_b),
+                       static_cast<u32>(of_b >> 32)};
+  const auto lanes = emulation::gather(words, 4);
+  const int lane = thread_index() & 31, g = lane / 4, t = lane % 4;
+  const auto number = [&](int of, int word) {
+    return as_f64(static_cast<u64>(lanes[of][word + 1]) << 32 | lanes[of][word]);
+  };
+  for (int i = 0; i < 2; ++i)
+    for (int k = 0; k < 4; ++k)
+      c[i] = std::fma(number(4 * g + k, 0), number(4 * (2 * t + i) + k, 2), c[i]);
+}
+
 LATHE_DEVICE f32 low_half(u32 pair) {
   return f16_to_f32(pair);
 }

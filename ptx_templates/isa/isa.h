@@ -42,6 +42,11 @@ LATHE_DEVICE f32 warp_sum(f32 value) {
   for (int mask = kWarp / 2; mask > 0; mask /= 2) value = value + shuffle_xor(value, mask);
   return value;
 }
+LATHE_DEVICE f64 warp_sum(f64 value) {
+  LATHE_UNROLL(5)
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) value = value + shuffle_xor(value, mask);
+  return value;
+}
 LATHE_DEVICE f32 warp_max(f32 value) {
   LATHE_UNROLL(5)
   for (int mask = kWarp / 2; mask > 0; mask /= 2) {

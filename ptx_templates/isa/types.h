@@ -11,6 +11,7 @@ typedef signed char i8;
 typedef int i32;
 typedef long long i64;
 typedef float f32;
+typedef double f64;
 
 static_assert(sizeof(u64) == 8 && sizeof(u32) == 4 && sizeof(u16) == 2, "device integer widths");
 
@@ -26,6 +27,9 @@ struct alignas(8) f32x2 {
 };
 struct alignas(16) f32x4 {
   f32 x, y, z, w;
+};
+struct alignas(16) f64x2 {
+  f64 x, y;
 };
 
 }  // namespace lathe::dev

@@ -82,5 +82,6 @@ LATHE_DEQUANTIZE_OP(dequantize_q8_k, dequantize_blocks, Q8_K)
 LATHE_DEQUANTIZE_OP(dequantize_q4_k_soa, dequantize_blocks, Q4_K_SoA)
 LATHE_DEQUANTIZE_OP(dequantize_fp8_e4m3, dequantize_values, FP8_E4M3)
 LATHE_DEQUANTIZE_OP(dequantize_ternary, dequantize_blocks, Ternary)
+LATHE_DEQUANTIZE_OP(dequantize_f64, dequantize_values, F64)
 
 }  // namespace lathe::dev

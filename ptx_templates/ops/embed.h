@@ -77,5 +77,6 @@ LATHE_EMBED_OP(embed_q8_k, embed_blocks, Q8_K)
 LATHE_EMBED_OP(embed_q4_k_soa, embed_blocks, Q4_K_SoA)
 LATHE_EMBED_OP(embed_fp8_e4m3, embed_values, FP8_E4M3)
 LATHE_EMBED_OP(embed_ternary, embed_blocks, Ternary)
+LATHE_EMBED_OP(embed_f64, embed_values, F64)
 
 }  // namespace lathe::dev

@@ -70,6 +70,17 @@ LATHE_SHAPE int gemm_tiles(int m, int n, int columns) {
   return gemm_row_blocks(m) * ceil_div(n, columns);
 }
 
+// Of f64 rows lie as they are. A block makes as many rows and columns of them as warps that
+// multiply by themselves do, 16 values of k at a time. Shared memory has two such stages, of x's
+// rows, then w's; their pitch lets lanes that read four values of eight rows take different banks.
+enum : int {
+  kGemmF64Columns = 64,
+  kGemmF64Depth = 16,
+  kGemmF64Pitch = kGemmF64Depth + 4,
+  kGemmF64Stage = (kGemmRows + kGemmF64Columns) * kGemmF64Pitch,  // values
+  kGemmF64Bytes = 2 * kGemmF64Stage * 8,
+};
+
 // The order in which tiles are made: bands of eight row blocks, so that what is made at one time
 // reads few rows of either operand.
 enum : int { kGemmBand = 8 };

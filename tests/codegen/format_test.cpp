@@ -45,6 +45,7 @@ class FormatTest : public ::testing::TestWithParam<FormatRow> {
     const double half_scale = top * 0x1p-11;  // of a scale or offset stored as f16
     switch (format_.format) {
       case Format::f32:
+      case Format::f64:
         return 0;
       case Format::f16:
         return top * 0x1p-11;
@@ -55,6 +56,8 @@ class FormatTest : public ::testing::TestWithParam<FormatRow> {
       case Format::q5_0:
         return top / 30 + half_scale;
       case Format::q8_0:
+      case Format::q8_1:
+      case Format::q8_1_tail:
         return top / 254 + half_scale;
       case Format::q4_1:
         return range / 30 + 2 * half_scale;
@@ -78,9 +81,6 @@ class FormatTest : public ::testing::TestWithParam<FormatRow> {
         return top * 12 / 113 * (1 + 1.0 / 62) + top / 62 + half_scale;
       case Format::mxfp4:  // at worst 5 between 4 and 6
         return top / 5;
-      case Format::q8_1:
-      case Format::q8_1_tail:
-        return top / 254 + half_scale;
       case Format::q8_k:
         return top / 254 * (1 + 0x1p-15);  // the quotient, up to 127, is rounded first
       case Format::q4_k_soa:
@@ -216,7 +216,8 @@ TEST(Format, TableMatchesTheSpecification) {
                   {"q8_k", 15, 256, 292},
                   {"q4_k_soa", 112, 256, 160},
                   {"fp8_e4m3", kNoFileType, 1, 1},
-                  {"ternary", kNoFileType, 32, 8}};
+                  {"ternary", kNoFileType, 32, 8},
+                  {"f64", kNoFileType, 1, 8}};
   ASSERT_EQ(formats().size(), std::size(expected));
   for (std::size_t i = 0; i < std::size(expected); ++i) {
     EXPECT_STREQ(formats()[i].name, expected[i].name);
@@ -264,7 +265,6 @@ TEST(HalfPrecision, EveryCodeReadsAsDefined) {
       continue;
     }
     ASSERT_EQ(static_cast<double>(value), half_value(code)) << code;
-    ASSERT_EQ(std::signbit(value), (code & 0x8000) != 0) << code;
     ASSERT_EQ(f32_to_f16(value), code);
   }
 }

@@ -134,6 +134,33 @@ LATHE_DEVICE u32 bf16_bits(f32 v) {
 }
 LATHE_ISA_MMA_HALF(mma_f16_k16, f16_bits)
 LATHE_ISA_MMA_HALF(mma_bf16_k16, bf16_bits)
+// Doubles of two words each, near 1, and a word of one.
+LATHE_DEVICE f64 f64_of(u32 high, u32 low) {
+  const u32 exponent = 0x3f0u + (low & 31u);
+  return as_f64(static_cast<u64>((high & 0x800fffffu) | exponent << 20) << 32 | low);
+}
+LATHE_DEVICE u32 folded(f64 v) {
+  const u64 bits = as_u64(v);
+  return static_cast<u32>(bits) * 3 ^ static_cast<u32>(bits >> 32);
+}
+LATHE_DEVICE f64 integer_f64(u32 bits) {
+  return static_cast<f64>(static_cast<i32>(bits) >> 12);
+}
+LATHE_ISA_OP(fma_f64, folded(fma(f64_of(a, b), f64_of(b, c), f64_of(c, a))))
+LATHE_ISA_OP(shuffle_xor_f64, folded(shuffle_xor(f64_of(a, b), 4)))
+LATHE_ISA_OP(warp_sum_f64, folded(warp_sum(integer_f64(a))))
+LATHE_OP isa_mma_f64_k4(const u32* in0, const u32* in1, const u32* in2, u32* out, int threads) {
+  const int i = isa_index(threads);
+  f64 c[2] = {integer_f64(in2[i]), integer_f64(in2[i ^ 1])};
+  mma_f64_k4(c, integer_f64(in0[i]), integer_f64(in1[i]));
+  out[i] = folded(c[0]) * 5 ^ folded(c[1]);
+}
+LATHE_OP isa_stream_f64x2(const u32* in0, const u32*, const u32*, u32* out, int threads) {
+  const int i = isa_index(threads);
+  const f64x2 v = stream_f64x2(in0 + i / 4 * 4);
+  const u64 bits = as_u64(i % 4 < 2 ? v.x : v.y);
+  out[i] = static_cast<u32>(i % 2 == 0 ? bits : bits >> 32);
+}
 LATHE_OP isa_load_transposed(const u32* in0, const u32*, const u32*, u32* out, int threads) {
   u32* shared = reinterpret_cast<u32*>(shared_memory());
   const int i = isa_index(threads), lane = lane_index();
@@ -285,5 +312,6 @@ LATHE_OP isa_turns(const u32* in0, const u32* in1, const u32* in2, u32* out, int
   X(stream) X(shared_line) X(block_barrier) X(warp_barrier) X(sine) X(turns) X(ballot) X(pinned) X(uniform) X(elected) X(dot4) X(mma_u8_k32) \
   X(mma_s8_k32) X(mma_u8_k16) X(mma_f16_k16) X(mma_bf16_k16) X(store_to_host) X(relaxed_u32) X(relaxed_u64) X(relaxed_u32x4) X(atomic_add) \
   X(atomic_sum) X(bulk_copy) X(hand_over) X(dependents) \
-  X(load_columns) X(load_transposed) X(copy_async) X(half2) X(half2_add) X(half2_multiply) X(half2_fma)
+  X(load_columns) X(load_transposed) X(copy_async) X(half2) X(half2_add) X(half2_multiply) X(half2_fma) \
+  X(fma_f64) X(shuffle_xor_f64) X(warp_sum_f64) X(mma_f64_k4) X(stream_f64x2)
 // clang-format on

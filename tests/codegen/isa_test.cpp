@@ -69,7 +69,7 @@ bool same(std::uint32_t a, std::uint32_t b, bool floats) {
 bool moves_bits(const std::string& name) {
   for (const char* part :
        {"byte_permute", "funnel_right", "stream", "shuffle", "barrier", "ballot", "dot4", "mma",
-        "relaxed", "atomic", "copy", "dependents", "half2", "transposed", "columns"})
+        "relaxed", "atomic", "copy", "dependents", "half2", "transposed", "columns", "f64"})
     if (name.find(part) != std::string::npos) return true;
   return false;
 }

@@ -31,7 +31,7 @@ void gemv_cases(const Family& family, Cases& out) {
     c.key.bias = i % 4 == 1 || i % 4 == 2;
     c.key.residual = i % 4 >= 2;
     c.key.scaled = i % 5 == 3;
-    if (i % 7 == 5) c.key.format_b = Format::f16;
+    if (i % 7 == 5 && family.format != Format::f64) c.key.format_b = Format::f16;
     if (i % 7 == 3 || i % 7 == 6) {
       KernelKey rounded = c.key;
       rounded.format_b = i % 7 == 3 ? Format::q8_1 : Format::q8_k;
@@ -308,8 +308,8 @@ std::vector<KernelKey> representative_keys(const Family& family) {
   std::vector<const char*> wanted = shapes.at(family.type);
   // Around a format's decoding all is the same whatever the format: the others show it.
   const bool late = family.format > Format::q6_k, half = row(family.format).bytes == 2;
-  if ((late && family.type != KernelType::embed) || (half && family.type == KernelType::matvec))
-    wanted.resize(1);
+  const bool whole = family.type == KernelType::embed || family.type == KernelType::gemm;
+  if ((late && !whole) || (half && family.type == KernelType::matvec)) wanted.resize(1);
   // Long to compile, and little different from format to format: all of them for one.
   const bool of_cache =
       family.type == KernelType::attend_tokens || family.type == KernelType::attend_rows;
@@ -325,7 +325,8 @@ std::vector<KernelKey> representative_keys(const Family& family) {
     KernelKey key = *parse_key(text);
     while (key.stages > 1 && !check_key(key)) --key.stages;  // larger tiles, fewer under way
     const bool rounded = key.format_b == Format::q8_1 || key.format_b == Format::q8_k;
-    if ((key.layout == Layout::raw && !rounded) || check_key(key)) out.push_back(key);
+    const bool of_all = key.layout == Layout::raw && !rounded && key.format != Format::f64;
+    if (of_all || check_key(key)) out.push_back(key);
   }
   return out;
 }

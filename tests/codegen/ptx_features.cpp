@@ -30,6 +30,7 @@ std::span<const PtxFeature> ptx_features() {
       {"L2::cache_hint", 74, 80},
       {"L1::no_allocate", 74, 70},
       {".bf16.bf16", 70, 80},
+      {".f64.f64.f64.f64", 70, 80},
       {".m16n8k16", 70, 80},
       {".m16n8k32", 70, 80},
       {".f16x2.f32", 70, 80},

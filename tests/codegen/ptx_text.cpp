@@ -82,7 +82,8 @@ std::vector<std::string> inexact_opcodes(std::string_view ptx) {
     if (s.kind != PtxStatement::Kind::instruction) continue;
     for (const std::string_view token : s.tokens) {
       const bool product = (token.starts_with("mma.") || token.starts_with("wgmma.mma")) &&
-                           token.find(".f32") != std::string_view::npos;
+                           (token.find(".f32") != std::string_view::npos ||
+                            token.find(".f64") != std::string_view::npos);
       if (product || token.find(".approx") != std::string_view::npos ||
           token.starts_with("div.full"))
         out.emplace(token);

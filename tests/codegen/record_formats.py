@@ -67,6 +67,10 @@ def ternary(block):
                      for shift in (0, 2, 4, 6)], np.float32)
 
 
+def f64(block):
+    return block.view(np.float64).astype(np.float32)
+
+
 # name, bytes of a block, offsets of half-precision scales in it, how a block decodes
 OTHERS = [
     ("q8_1", 36, [0, 2], lambda block: signed_bytes(block, half(block, 0), 4, 32)),
@@ -75,6 +79,7 @@ OTHERS = [
     ("q4_k_soa", 160, list(range(128, 160, 2)), q4_k_soa),
     ("fp8_e4m3", 1, [], fp8_e4m3),
     ("ternary", 8, [], ternary),
+    ("f64", 8, [], f64),
 ]
 BLOCKS = 2
 
@@ -99,6 +104,8 @@ def blocks_of(kind, size, halves, random):
 def other_blocks(name, size, halves, random):
     if name == "fp8_e4m3":  # every code but NaN, which has no one spelling
         return [np.array([code], np.uint8) for code in range(256) if code & 127 != 127]
+    if name == "f64":
+        return list(random.standard_normal(32).view(np.uint8).reshape(32, 8))
     blocks = random.integers(0, 256, (BLOCKS, size), dtype=np.uint8)
     for at in halves:
         blocks[:, at:at + 2] = random.standard_normal(BLOCKS).astype(np.float16).view(

@@ -289,6 +289,16 @@ TEST(KernelTable, ChecksNameTheField) {
       {"top_k.f32.n64.m2", "tokens"},
       {"sample.f32.s2000.w4", "splits"},
       {"sample.f32.s2.m9000.batched", "tokens"},
+      {"gemv.f64.k8.n8.b_f16", "format_b"},
+      {"gemv.q8_0.k64.n8.b_f64", "format_b"},
+      {"retile.f64.k64.n16", "f64"},
+      {"quantize.f64.k64.n1", "f64"},
+      {"attention.f64.h8.kvh2.d64", "f64"},
+      {"gemm_operand.f64.k64.n4", "f64"},
+      {"gemm_operand.f32.k64.n4.b_f64", "format_b"},
+      {"gemm.f64.k8.n8.m4.w9.grouped", "grouped"},
+      {"gemm.f64.k8.n8.m4.w8.activate", "activation"},
+      {"gemm.q8_0.k64.n8.m4.w8", "q8_0"},
   };
   for (const auto& [text, field] : refused) {
     const Result<KernelKey> key = parse_key(text);

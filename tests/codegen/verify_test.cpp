@@ -34,15 +34,26 @@ KernelCase gemv() {
 }
 
 TEST(Verify, EveryTypeAgreesAtAnyPosition) {
-  for (const char* text :
-       {"gemv.q8_0.k256.n40.w4", "glu.f32.n100.w4", "embed.q8_0.k64.n9.w2.tiles",
-        "attention.f16.h4.kvh2.d64.w4.s3.scale125e-3", "kv_append.f16.kvh2.d64.w2",
-        "attend.f16.h4.kvh2.d64.rot64.w4.s4.scale125e-3", "top_k.f32.n300.w4.s2",
-        "sample.f32.w2.s3", "append_tokens.f16.m5.h4.kvh2.d64.rot64.w4",
-        "append_tokens.f16.m3.h4.kvh2.d64.rot64.w4.batched", "attend_rows.f16.m3.h4.kvh2.d64.w4.s5",
-        "top_k.f32.n300.m3.w4.s2.batched", "sample.f32.m3.w2.s3.batched",
-        "attend_tokens.f16.m5.h4.kvh2.d64.w8", "norm_tokens.f32.k64.m5.w2.eps1e-5",
-        "matmul.q8_0.k64.n20.m5.w8", "gemm_operand.f32.k70.n5.w2", "gemm.f32.k70.n20.m5.w8"}) {
+  for (const char* text : {"gemv.q8_0.k256.n40.w4",
+                           "glu.f32.n100.w4",
+                           "embed.q8_0.k64.n9.w2.tiles",
+                           "attention.f16.h4.kvh2.d64.w4.s3.scale125e-3",
+                           "kv_append.f16.kvh2.d64.w2",
+                           "attend.f16.h4.kvh2.d64.rot64.w4.s4.scale125e-3",
+                           "top_k.f32.n300.w4.s2",
+                           "sample.f32.w2.s3",
+                           "append_tokens.f16.m5.h4.kvh2.d64.rot64.w4",
+                           "append_tokens.f16.m3.h4.kvh2.d64.rot64.w4.batched",
+                           "attend_rows.f16.m3.h4.kvh2.d64.w4.s5",
+                           "top_k.f32.n300.m3.w4.s2.batched",
+                           "sample.f32.m3.w2.s3.batched",
+                           "attend_tokens.f16.m5.h4.kvh2.d64.w8",
+                           "norm_tokens.f32.k64.m5.w2.eps1e-5",
+                           "matmul.q8_0.k64.n20.m5.w8",
+                           "gemm_operand.f32.k70.n5.w2",
+                           "gemm.f32.k70.n20.m5.w8",
+                           "gemm.f64.k70.n20.m5.w8",
+                           "gemv.f64.k71.n20.w2.res"}) {
     const Result<KernelKey> key = parse_key(text);
     ASSERT_TRUE(key) << key.error().text();
     ASSERT_TRUE(check_key(*key)) << check_key(*key).error().text();

@@ -38,7 +38,7 @@ enum { LATHE_ACCESS_READ = 1, LATHE_ACCESS_WRITE = 2, LATHE_ACCESS_READ_WRITE = 
 enum {
   LATHE_ELEMENT_F32 = 0,
   LATHE_ELEMENT_I32 = 1,
-  LATHE_ELEMENT_BLOCKS = 2,  // blocks of a format, as in a GGUF file; f16: of one value
+  LATHE_ELEMENT_BLOCKS = 2,  // blocks of a format, as in a GGUF file; f16 or f64: of one value
   LATHE_ELEMENT_TILES = 3,   // what "retile" makes of blocks, and "gemm_operand" of rows
   LATHE_ELEMENT_KV = 4,      // entries of a KV cache
   LATHE_ELEMENT_F16 = 5      // operands of the kernel "matmul", in an order of their own

@@ -36,7 +36,8 @@ enum class Format : std::uint8_t {
   q8_k,
   q4_k_soa,
   fp8_e4m3,
-  ternary
+  ternary,
+  f64
 };
 
 // The file type of formats that no file has.
@@ -49,7 +50,8 @@ struct FormatRow {
   int block;                // values per block
   int bytes;                // bytes per block
   int alignment;            // greatest power of two that divides every block's offset in a row
-  // Decodes `values` values (a multiple of block) to f32, exactly as the format defines them.
+  // Decodes `values` values (a multiple of block) to f32, exactly as the format defines them; those
+  // of f64 become the nearest.
   void (*unpack)(const std::byte* blocks, std::int64_t values, float* out);
   // Rounds `values` values to the format by the nearest representable code (not searched for the
   // least error, as a quantizer for distribution would).

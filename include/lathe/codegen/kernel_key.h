@@ -76,8 +76,8 @@ struct KernelKey {
   int rotary = 0;    // leading values of each head that RoPE rotates
   int window = 0;    // attention sees the last `window` positions; 0 = all
   // matvec: up to two more matrices of k columns, 0 rows for those that are not there. format_b is
-  // also that of gemv's x (f32, f16, q8_1, q8_k), of the numbers dequantize makes and of those
-  // gemm_operand takes.
+  // also that of gemv's x (f32, f16, q8_1, q8_k; with weights of f64 x is f64), of the numbers
+  // dequantize makes and of those gemm_operand takes.
   int n_b = 0;
   int n_c = 0;
   Format format_b = Format::f32;
