@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "codegen/back_edges.h"
 #include "codegen/device_sources.h"
 #include "codegen/routes.h"
@@ -92,12 +94,14 @@ Result<std::string> Compilers::library(Route route) const {
   return Error{Code::internal, "a route without a compiler", {}};
 }
 
-Result<Ptx> emit(const KernelKey& key, const Target& target, Route route,
+Result<Ptx> emit(const KernelKey& key, const Target& wanted, Route route,
                  const Compilers& compilers) {
   const Stopwatch emitting;
   LATHE_TRY(check_key(key));
   LATHE_TRY(route_covers(key, route));
-  LATHE_TRY(target_covers(key, target));
+  LATHE_TRY(target_covers(key, wanted));
+  Target target = wanted;
+  target.ptx = std::max(target.ptx, instructions_of(key).ptx);
   Ptx ptx;
   ptx.entry = key.symbol();
   ptx.geometry = row(key.type).geometry(key);

@@ -100,18 +100,26 @@ Result<void> route_covers(const KernelKey& key, Route route) {
       {{"key", key.text()}}};
 }
 
+Instructions instructions_of(const KernelKey& key) {
+  const KernelRow& kernel = row(key.type);
+  const Instructions of_all = {kernel.min_compute, 0, kernel.min_compute_reason};
+  if (!kernel.key_instructions) return of_all;
+  const Instructions own = kernel.key_instructions(key);
+  return own.compute > of_all.compute ? own : of_all;
+}
+
 Result<void> target_covers(const KernelKey& key, const Target& target) {
   const KernelRow& kernel = row(key.type);
   if (key.grouped && !multiplies_in_groups(target))
     return Error{Code::not_eligible,
                  fmt::format("{} has no products of four warps: sm_90a alone does", target.name()),
                  {{"key", key.text()}, {"target", target.name()}}};
-  if (target.compute >= kernel.min_compute) return {};
-  return Error{
-      Code::not_eligible,
-      fmt::format("{} has no {}, which came with sm_{} and which {} is made of", target.name(),
-                  kernel.min_compute_reason, kernel.min_compute, kernel.name),
-      {{"key", key.text()}, {"target", target.name()}}};
+  const Instructions needed = instructions_of(key);
+  if (target.compute >= needed.compute) return {};
+  return Error{Code::not_eligible,
+               fmt::format("{} has no {}, which came with sm_{} and which {} is made of",
+                           target.name(), needed.what, needed.compute, kernel.name),
+               {{"key", key.text()}, {"target", target.name()}}};
 }
 
 }  // namespace lathe

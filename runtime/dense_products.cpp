@@ -23,7 +23,8 @@ constexpr std::int64_t kMostBlobBytes = std::int64_t{256} << 20;
 Format form_of(Precision precision) {
   return precision == Precision::faithful ? Format::f32
          : precision == Precision::half   ? Format::f16
-                                          : Format::bf16;
+         : precision == Precision::brain  ? Format::bf16
+                                          : Format::fp8_e4m3;
 }
 
 Error invalid(std::string message) {

@@ -13,12 +13,15 @@ constexpr int kMost = 1 << 20;
 bool is_faithful(const KernelKey& key) {
   return key.format == Format::f32;
 }
+bool is_eight(const KernelKey& key) {
+  return key.format == Format::fp8_e4m3;
+}
 // All of it, from rows as they lie.
 bool is_f64(const KernelKey& key) {
   return key.format == Format::f64;
 }
 dev::GemmTile tile_of(const KernelKey& key) {
-  return dev::gemm_tile(is_faithful(key) ? 2 : 1, key.grouped ? 1 : 0);
+  return dev::gemm_tile(is_faithful(key) ? 2 : 1, is_faithful(key) || is_eight(key), key.grouped);
 }
 int tiles_of(const KernelKey& key) {
   const int columns = is_f64(key) ? int{dev::kGemmF64Columns} : tile_of(key).columns;
@@ -120,6 +123,27 @@ void oracle_f64(const KernelKey& key, std::span<void* const> arguments, int part
   }
 }
 
+// Of the rounded numbers, whose products are exact.
+void oracle_eight(const KernelKey& key, std::span<const float> x, std::span<const float> w,
+                  const float* bias, float* y, int part, int parts) {
+  const auto k = static_cast<std::size_t>(key.k), columns = static_cast<std::size_t>(key.n);
+  const auto rows = static_cast<std::size_t>(key.tokens);
+  std::vector<double> x_rounded(rows * k), line(k);
+  for (std::size_t r = 0; r < rows; ++r)
+    round_gemm_row(x.subspan(r * k, k), std::span(x_rounded).subspan(r * k, k));
+  const auto [first, last] = share(key.n, part, parts);
+  for (auto column = static_cast<std::size_t>(first); column < static_cast<std::size_t>(last);
+       ++column) {
+    round_gemm_row(w.subspan(column * k, k), line);
+    for (std::size_t r = 0; r < rows; ++r) {
+      double value = 0;
+      for (std::size_t i = 0; i < k; ++i) value += x_rounded[r * k + i] * line[i];
+      if (bias) value += static_cast<double>(bias[column]);
+      y[r * columns + column] = static_cast<float>(finished(key, value));
+    }
+  }
+}
+
 // Reads rows of f32 where the kernel reads the operands that they become.
 void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {
   if (is_f64(key)) return oracle_f64(key, arguments, part, parts);
@@ -129,6 +153,7 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   const std::span w(static_cast<const float*>(arguments[1]), columns * k);
   const auto* bias = key.bias ? static_cast<const float*>(arguments[2]) : nullptr;
   auto* y = static_cast<float*>(arguments[key.bias ? 3 : 2]);
+  if (is_eight(key)) return oracle_eight(key, x, w, bias, y, part, parts);
   const auto [first, last] = share(key.n, part, parts);
   std::vector<double> line(k);
   for (auto column = static_cast<std::size_t>(first); column < static_cast<std::size_t>(last);
@@ -149,10 +174,16 @@ double bound_of_key(const KernelKey& key) {
     case Format::f32:
       return 1e-6;
     case Format::f16:
+    case Format::fp8_e4m3:
       return 1e-3;
     default:
       return kGemmRow.bound;
   }
+}
+
+Instructions key_instructions(const KernelKey& key) {
+  if (!is_eight(key)) return {};
+  return {89, key.grouped ? 80 : 84, "products of fp8_e4m3"};
 }
 
 }  // namespace
@@ -162,7 +193,7 @@ const KernelRow kGemmRow = {
     "gemm",
     "dense rows times dense rows, with bias and activation",
     "k n tokens warps blocks grouped bias operation activation",
-    "f32 f16 bf16 f64",
+    "f32 f16 bf16 fp8_e4m3 f64",
     check,
     geometry,
     params,
@@ -172,12 +203,14 @@ const KernelRow kGemmRow = {
     4e-3,
     "two numbers of bf16, of 8 bits, are off by 2^-9 each at most, which makes 2.4e-3 of many "
     "random ones; f16 has 11 bits: 1e-3. The faithful form, f32, has 22 and sums in f32: 1e-6. "
-    "f64: 1e-14. "
+    "Numbers of fp8_e4m3 are exact against an oracle that rounds as their operands do; the matrix "
+    "units sum 128 products of them in some 14 bits: 1e-3. f64: 1e-14. "
     "Sums grow worse with sqrt(k): stated for k to 2^15",
     no_template,
     80,
     "asynchronous copies",
     [](const KernelKey&) { return "mma wgmma"; },
-    bound_of_key};
+    bound_of_key,
+    key_instructions};
 
 }  // namespace lathe

@@ -9,7 +9,7 @@ namespace lathe {
 namespace {
 
 Result<void> check(const KernelKey& key) {
-  if (!has_gemm_operands(key.format_b))
+  if (!makes_gemm_operands(key.format_b))
     return invalid("format_b is {}; the numbers must be f32, f16 or bf16", row(key.format_b).name);
   LATHE_TRY(in_range("k", key.k, 1, 1 << 20));
   LATHE_TRY(in_range("n", key.n, 1, 1 << 20));
@@ -48,13 +48,18 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
       static_cast<std::byte*>(arguments[1]), static_cast<int>(first), static_cast<int>(last));
 }
 
+Instructions key_instructions(const KernelKey& key) {
+  if (key.format != Format::fp8_e4m3) return {};
+  return {89, 81, "conversions to fp8_e4m3"};
+}
+
 }  // namespace
 
 const KernelRow kGemmOperandRow = {KernelType::gemm_operand,
                                    "gemm_operand",
                                    "rows of numbers as an operand of gemm",
                                    "k n format_b warps",
-                                   "f32 f16 bf16",
+                                   "f32 f16 bf16 fp8_e4m3",
                                    check,
                                    geometry,
                                    params,
@@ -63,6 +68,11 @@ const KernelRow kGemmOperandRow = {KernelType::gemm_operand,
                                    oracle,
                                    0,
                                    "numbers are rounded as on the CPU",
-                                   no_template};
+                                   no_template,
+                                   0,
+                                   "",
+                                   nullptr,
+                                   nullptr,
+                                   key_instructions};
 
 }  // namespace lathe

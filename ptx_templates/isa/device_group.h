@@ -49,18 +49,24 @@ LATHE_GROUP_256(group_multiply_256_f16, "f16")
 LATHE_GROUP_256(group_multiply_256_bf16, "bf16")
 #undef LATHE_GROUP_256
 
-LATHE_DEVICE void group_multiply_128_f16(f32 (&c)[16][4], const void* a, const void* b, bool adds) {
-  asm volatile(
-      "{.reg .pred adds; setp.ne.b32 adds, %66, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, %64, %65, adds, 1, 1, 0, 0;}"
-      : LATHE_SUMS_64(c, 0)
-      : "l"(group_operand(a)), "l"(group_operand(b)), "r"(static_cast<u32>(adds)));
-}
+// Of e4m3 32 numbers are in the place of 16.
+#define LATHE_GROUP_128(name, shape, majors)                                               \
+  LATHE_DEVICE void name(f32(&c)[16][4], const void* a, const void* b, bool adds) {        \
+    asm volatile(                                                                          \
+        "{.reg .pred adds; setp.ne.b32 adds, %66, 0;\n"                                    \
+        "wgmma.mma_async.sync.aligned." shape                                              \
+        " {"                                                                               \
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"   \
+        "}, %64, %65, adds, 1, 1" majors ";}"                                              \
+        : LATHE_SUMS_64(c, 0)                                                              \
+        : "l"(group_operand(a)), "l"(group_operand(b)), "r"(static_cast<u32>(adds)));      \
+  }
+LATHE_GROUP_128(group_multiply_128_f16, "m64n128k16.f32.f16.f16", ", 0, 0")
+LATHE_GROUP_128(group_multiply_128_e4m3, "m64n128k32.f32.e4m3.e4m3", "")
+#undef LATHE_GROUP_128
 #undef LATHE_SUMS_64
 #undef LATHE_SUMS
 

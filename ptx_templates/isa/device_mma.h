@@ -58,6 +58,15 @@ LATHE_DEVICE void mma_bf16_k16(f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+// c += A B for 16 x 32 and 32 x 8 numbers of e4m3, from sm_89 on: fragments as of mma_u8_k32(),
+// summed in f32, of which some 14 bits are kept.
+LATHE_DEVICE void mma_e4m3_k32(f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
 // c += A B for 8 x 4 and 4 x 8 doubles: lane 4g + t has row g, column t of A and row t, column g of
 // B; its sums are those of row g, columns 2t and 2t + 1.
 LATHE_DEVICE void mma_f64_k4(f64 (&c)[2], f64 a, f64 b) {
@@ -139,6 +148,13 @@ LATHE_DEVICE void group_sum(f32& v) {
 // copies have been waited for and the block has met.
 LATHE_DEVICE void group_operands_ready() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Two numbers of e4m3, the first in the lower byte, to the nearest, 448 at most; from sm_89 on.
+LATHE_DEVICE u32 e4m3_pair(f32 low, f32 high) {
+  u16 r;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(high), "f"(low));
+  return r;
 }
 
 // Pairs of f16: each result is rounded once.

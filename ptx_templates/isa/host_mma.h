@@ -102,6 +102,24 @@ LATHE_DEVICE void mma_bf16_k16(f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 
   host_mma_half(c, {a0, a1, a2, a3, b0, b1}, [](u32 bits) { return as_f32(bits << 16); });
 }
 
+LATHE_DEVICE void mma_e4m3_k32(f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  const u32 words[] = {a0, a1, a2, a3, b0, b1};
+  const auto lanes = emulation::gather(words, 6);
+  const int lane = thread_index() & 31, g = lane / 4, t = lane % 4;
+  double rows[2][32], columns[2][32];
+  const auto number = [](u32 word, int k) {
+    return static_cast<double>(lathe::e4m3_to_f32(static_cast<u8>(word >> 8 * (k % 4))));
+  };
+  for (int i = 0; i < 2; ++i) {
+    for (int k = 0; k < 32; ++k) {
+      const int part = k % 16 / 4, half = k / 16;
+      rows[i][k] = number(lanes[4 * g + part][2 * half + i], k);
+      columns[i][k] = number(lanes[4 * (2 * t + i) + part][4 + half], k);
+    }
+  }
+  host_multiply(c, rows, columns);
+}
+
 // The device rounds each of the sums, too; in which order it adds is not documented.
 LATHE_DEVICE void mma_f64_k4(f64 (&c)[2], f64 a, f64 b) {
   const u64 of_a = as_u64(a), of_b = as_u64(b);
@@ -115,6 +133,11 @@ LATHE_DEVICE void mma_f64_k4(f64 (&c)[2], f64 a, f64 b) {
   for (int i = 0; i < 2; ++i)
     for (int k = 0; k < 4; ++k)
       c[i] = std::fma(number(4 * g + k, 0), number(4 * (2 * t + i) + k, 2), c[i]);
+}
+
+LATHE_DEVICE u32 e4m3_pair(f32 low, f32 high) {
+  const auto one = [](f32 v) { return std::isnan(v) ? 0x7fu : u32{lathe::f32_to_e4m3(v)}; };
+  return one(low) | one(high) << 8;
 }
 
 LATHE_DEVICE f32 low_half(u32 pair) {

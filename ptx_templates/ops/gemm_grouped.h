@@ -91,9 +91,10 @@ LATHE_DEVICE void multiply_gemm_tile(GemmRing& ring, int stages, int group, f32 
   }
 }
 
-// The same of two planes: what the matrix units add up they cut off and do not round, so their sums
-// are those of a stage only, the smallest products first.
-LATHE_DEVICE void multiply_gemm_tile_faithful(GemmRing& ring, int stages, int group,
+// The same where the sums of the matrix units are those of a stage only, the smallest products
+// first.
+template <class Form>
+LATHE_DEVICE void multiply_gemm_tile_by_stage(GemmRing& ring, int stages, int group,
                                               f32 (&total)[16][4]) {
   f32 sum[16][4];
   LATHE_UNROLL(1)
@@ -102,11 +103,17 @@ LATHE_DEVICE void multiply_gemm_tile_faithful(GemmRing& ring, int stages, int gr
     const u8* x = gemm_stage(ring) + group * (kGemmPlaneBytes / 2);
     const u8* w = gemm_stage(ring) + ring.shape.x_bytes;
     group_begin();
-    LATHE_UNROLL(12)
-    for (int i = 0; i < 3 * kGemmDepth / 16; ++i) {
-      const int step = i % 4;
-      group_multiply_128_f16(sum, x + (i < 4 ? int{kGemmPlaneBytes} : 0) + 32 * step,
-                             w + (i / 4 == 1 ? int{kGemmPlaneBytes} : 0) + 32 * step, i > 0);
+    if constexpr (Form::eight) {
+      LATHE_UNROLL(4)
+      for (int step = 0; step < kGemmDepth / 16; ++step)
+        group_multiply_128_e4m3(sum, x + 32 * step, w + 32 * step, step > 0);
+    } else {
+      LATHE_UNROLL(12)
+      for (int i = 0; i < 3 * kGemmDepth / 16; ++i) {
+        const int step = i % 4;
+        group_multiply_128_f16(sum, x + (i < 4 ? int{kGemmPlaneBytes} : 0) + 32 * step,
+                               w + (i / 4 == 1 ? int{kGemmPlaneBytes} : 0) + 32 * step, i > 0);
+      }
     }
     group_end();
     group_wait<0>();
@@ -125,7 +132,7 @@ LATHE_DEVICE void multiply_gemm_tile_faithful(GemmRing& ring, int stages, int gr
 
 template <class Form>
 LATHE_DEVICE void gemm_grouped(const GemmCall& c) {
-  GemmRing ring = {gemm_tile(Form::planes, 1), 0, 0};
+  GemmRing ring = {gemm_tile(Form::planes, Form::by_stage, true), 0, 0};
   if (thread_index() == 0) {
     LATHE_UNROLL(4)
     for (int i = 0; i < ring.shape.stages; ++i) {
@@ -148,13 +155,13 @@ LATHE_DEVICE void gemm_grouped(const GemmCall& c) {
     const GemmPlace place = gemm_place(tile, row_blocks, column_blocks);
     const int row = place.row_block * kGemmRows + warp * 16 + lane_index() / 4;
     const int column = place.column_block * ring.shape.columns + lane_index() % 4 * 2;
-    if constexpr (Form::planes == 1) {
+    if constexpr (!Form::by_stage) {
       f32 sum[32][4];
       multiply_gemm_tile<Form>(ring, stages, warp / 4, sum);
       store_gemm<Form>(c, sum, row, column);
     } else {
       f32 total[16][4] = {};
-      multiply_gemm_tile_faithful(ring, stages, warp / 4, total);
+      multiply_gemm_tile_by_stage<Form>(ring, stages, warp / 4, total);
       store_gemm<Form>(c, total, row, column);
     }
   }

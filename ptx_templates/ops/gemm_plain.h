@@ -33,7 +33,7 @@ LATHE_DEVICE void start_gemm_stage(const GemmPlainPlace& p, int stage, int stage
   copy_async_group();
 }
 
-// 16 rows of a plane from `row` on, 16 numbers of each from 16 `step` on: the words of operand A,
+// 16 rows of a plane from `row` on, 32 bytes of each from 32 `step` on: the words of operand A,
 // or of B for 16 columns, words 0 and 2 those of the first eight.
 LATHE_DEVICE void load_gemm_rows(u32 (&a)[4], const u8* plane, int row, int step) {
   const int lane = lane_index(), at = row + lane % 16, piece = 2 * step + lane / 16;
@@ -42,7 +42,9 @@ LATHE_DEVICE void load_gemm_rows(u32 (&a)[4], const u8* plane, int row, int step
 
 template <class Form>
 LATHE_DEVICE void multiply_gemm(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  if constexpr (Form::brain)
+  if constexpr (Form::eight)
+    mma_e4m3_k32(c, a[0], a[1], a[2], a[3], b0, b1);
+  else if constexpr (Form::brain)
     mma_bf16_k16(c, a[0], a[1], a[2], a[3], b0, b1);
   else
     mma_f16_k16(c, a[0], a[1], a[2], a[3], b0, b1);
@@ -83,14 +85,15 @@ LATHE_DEVICE void gemm_plain_tile(const GemmCall& c, const GemmPlainPlace& p, in
     start_gemm_stage<Form>(p, stage + ahead, stages);
     const u8* x = shared_memory() + stage % p.shape.stages * p.shape.stage_bytes;
     const u8* w = x + p.shape.x_bytes;
-    if constexpr (Form::planes == 1) {
+    if constexpr (!Form::by_stage) {
       multiply_gemm_planes<Form>(x, w, total);
     } else {
-      // Sums of the matrix units are cut off, not rounded: they are taken of a stage only. The
-      // smallest first.
+      // The smallest first.
       GemmPlainSums sum = {};
-      multiply_gemm_planes<Form>(x + kGemmPlaneBytes, w, sum);
-      multiply_gemm_planes<Form>(x, w + kGemmPlainHalf, sum);
+      if constexpr (Form::planes == 2) {
+        multiply_gemm_planes<Form>(x + kGemmPlaneBytes, w, sum);
+        multiply_gemm_planes<Form>(x, w + kGemmPlainHalf, sum);
+      }
       multiply_gemm_planes<Form>(x, w, sum);
       LATHE_UNROLL(2)
       for (int r = 0; r < 2; ++r) {
@@ -112,7 +115,7 @@ LATHE_DEVICE void gemm_plain_tile(const GemmCall& c, const GemmPlainPlace& p, in
 
 template <class Form>
 LATHE_DEVICE void gemm_plain(const GemmCall& c) {
-  const GemmTile shape = gemm_tile(Form::planes, 0);
+  const GemmTile shape = gemm_tile(Form::planes, Form::by_stage, false);
   const int row_blocks = gemm_row_blocks(c.m), column_blocks = ceil_div(c.n, shape.columns);
   const i64 line = static_cast<i64>(gemm_depth_blocks(c.k)) * int{Form::planes} * kGemmPlaneBytes;
   LATHE_UNROLL(1)

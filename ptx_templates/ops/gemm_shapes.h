@@ -11,6 +11,9 @@ namespace lathe::dev {
 // ones is zeros. A block has one plane of 16-bit numbers, or two that are added up. A row of a
 // plane is 128 bytes, and its piece i of 8 numbers is at 16 (i ^ row % 8): so the matrix units read
 // it. Behind the blocks each row has an exponent: numbers are those of the planes times 2 to that.
+//
+// Two numbers of e4m3 are in the place of one of 16 bits, so that k is half of theirs here; each
+// row has a factor, an f32, in place of the exponent.
 enum : int {
   kGemmRows = 128,
   kGemmDepth = 64,
@@ -48,17 +51,27 @@ LATHE_SHAPE int gemm_exponent(unsigned greatest) {
   return exponent == 128 ? 0 : max_int(exponent - int{kGemmTop}, -126);
 }
 
+// Of e4m3 the greatest number, which a row's greatest becomes, and the least factor, as bits:
+// 2^-126.
+enum : int { kGemmEightMost = 448, kGemmEightLeast = 0x00800000 };
+
+// The words of 16 bits that k numbers of a row take in a plane.
+LATHE_SHAPE int gemm_words(int k, bool eight) {
+  return eight ? ceil_div(k, 2) : k;
+}
+
 // A block makes 128 rows of x by so many columns, rows of w, at a time. It goes along k in stages
-// of 64 values; a ring of them fills shared memory, then come two barriers for each.
+// of 64 values; a ring of them fills shared memory, then come two barriers for each. Where sums are
+// those of a stage only (`by_stage`) a lane has them twice.
 struct GemmTile {
   int columns, stages;
   int x_bytes, stage_bytes;
   int barriers, bytes;
 };
-LATHE_SHAPE GemmTile gemm_tile(int planes, int grouped) {
+LATHE_SHAPE GemmTile gemm_tile(int planes, bool by_stage, bool grouped) {
   GemmTile t{};
-  t.columns = !grouped ? 64 : planes == 1 ? 256 : 128;
-  t.stages = grouped ? (planes == 1 ? 4 : 3) : 4 / planes;
+  t.columns = !grouped ? 64 : by_stage ? 128 : 256;
+  t.stages = !grouped ? 4 / planes : planes == 2 ? 3 : by_stage ? 6 : 4;
   t.x_bytes = planes * kGemmPlaneBytes;
   t.stage_bytes = t.x_bytes + planes * t.columns * kGemmRowBytes;
   t.barriers = t.stages * t.stage_bytes;

@@ -89,7 +89,8 @@ void bind_keys(nb::module_& module) {
   nb::enum_<Precision>(module, "Precision", nb::is_arithmetic(), "Of dense products.")
       .value("FAITHFUL", Precision(LATHE_PRECISION_FAITHFUL), "22 bits: 1e-6 of the result.")
       .value("HALF", Precision(LATHE_PRECISION_HALF), "f16: 1e-3.")
-      .value("BRAIN", Precision(LATHE_PRECISION_BRAIN), "bf16: 4e-3.");
+      .value("BRAIN", Precision(LATHE_PRECISION_BRAIN), "bf16: 4e-3.")
+      .value("EIGHT", Precision(LATHE_PRECISION_EIGHT), "FP8: 0.13; from sm_89 on.");
   nb::class_<DenseKey>(module, "DenseKey", "What a dense weight is found by.")
       .def(
           "__init__",

@@ -13,11 +13,12 @@ namespace {
 
 static_assert(LATHE_PRECISION_FAITHFUL == static_cast<int>(Precision::faithful) &&
               LATHE_PRECISION_HALF == static_cast<int>(Precision::half) &&
-              LATHE_PRECISION_BRAIN == static_cast<int>(Precision::brain));
+              LATHE_PRECISION_BRAIN == static_cast<int>(Precision::brain) &&
+              LATHE_PRECISION_EIGHT == static_cast<int>(Precision::eight));
 
 Result<DenseOptions> options_of(const lathe_dense_options& given) {
   DenseOptions options;
-  if (given.precision < LATHE_PRECISION_FAITHFUL || given.precision > LATHE_PRECISION_BRAIN)
+  if (given.precision < LATHE_PRECISION_FAITHFUL || given.precision > LATHE_PRECISION_EIGHT)
     return unknown_number("precision", given.precision);
   options.precision = static_cast<Precision>(given.precision);
   if (given.budget_bytes != 0) options.budget_bytes = given.budget_bytes;

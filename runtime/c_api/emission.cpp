@@ -50,7 +50,7 @@ lathe_status lathe_key_get_info(const lathe_key* key, lathe_key_info* info) {
                          .summary = kernel.summary,
                          .geometry = geometry_of(kernel.geometry(object->key)),
                          .parameter_count = std::int32_t(object->params.size()),
-                         .min_compute = kernel.min_compute,
+                         .min_compute = instructions_of(object->key).compute,
                          .bytes_read = cost.bytes_read,
                          .bytes_written = cost.bytes_written,
                          .operations = cost.operations,

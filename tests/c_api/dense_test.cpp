@@ -114,10 +114,10 @@ TEST_F(DenseFunctions, RefuseWhatIsMissingOrUnknown) {
   EXPECT_REFUSED(lathe_dense_key_make(weight_.data(), 23, "f32", 3, 2, &of), LATHE_INVALID_ARGUMENT,
                  "are 24 bytes, not 23");
   auto options = api::sized<lathe_dense_options>();
-  options.precision = 3;
+  options.precision = 4;
   lathe_dense* dense = nullptr;
   EXPECT_REFUSED(lathe_dense_open(device_.get(), &options, &dense), LATHE_INVALID_ARGUMENT,
-                 "no precision number 3");
+                 "no precision number 4");
   EXPECT_EQ(fake_.calls("cuLaunchKernel"), 0);
 }
 

@@ -67,6 +67,31 @@ TEST(Emit, TargetsWithoutTheInstructionsAreRefused) {
   EXPECT_TRUE(target_covers(*parse_key("gemv.q4_k.k256.n8"), *parse_target("sm_80")));
 }
 
+TEST(Emit, KeysOfOneTypeMayNeedMoreThanOthers) {
+  const struct {
+    const char* key;
+    const char* too_old;  // null: none
+    const char* says;
+    const char* first;
+  } keys[] = {
+      {"gemm.f16.k64.n8.m4.w8", nullptr, "", "sm_80"},
+      {"gemm.f64.k64.n8.m4.w8", nullptr, "", "sm_80"},
+      {"gemm.fp8_e4m3.k64.n8.m4.w8", "sm_87", "sm_87 has no products of fp8_e4m3", "sm_89"},
+      {"gemm.fp8_e4m3.k64.n8.m4.w9.grouped", "sm_90", "sm_90a alone does", "sm_90a"},
+      {"gemm_operand.f16.k64.n8.w1", nullptr, "", "sm_80"},
+      {"gemm_operand.fp8_e4m3.k64.n8.w1", "sm_86", "no conversions to fp8_e4m3", "sm_89"},
+  };
+  for (const auto& [text, too_old, says, first] : keys) {
+    const KernelKey key = *parse_key(text);
+    EXPECT_TRUE(target_covers(key, *parse_target(first))) << text;
+    if (!too_old) continue;
+    const Result<void> covered = target_covers(key, *parse_target(too_old));
+    ASSERT_FALSE(covered) << text;
+    EXPECT_EQ(covered.error().code, Code::not_eligible);
+    EXPECT_NE(covered.error().message.find(says), std::string::npos) << covered.error().text();
+  }
+}
+
 TEST(Emit, FingerprintIsStable) {
   EXPECT_EQ(codegen_fingerprint(), codegen_fingerprint());
   EXPECT_EQ(codegen_fingerprint().size(), 32u);

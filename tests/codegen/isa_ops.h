@@ -134,6 +134,26 @@ LATHE_DEVICE u32 bf16_bits(f32 v) {
 }
 LATHE_ISA_MMA_HALF(mma_f16_k16, f16_bits)
 LATHE_ISA_MMA_HALF(mma_bf16_k16, bf16_bits)
+// Of e4m3 likewise.
+LATHE_DEVICE u32 e4m3_word(u32 bits) {
+  f32 v[4];
+  for (int j = 0; j < 4; ++j) v[j] = static_cast<f32>(static_cast<i32>(bits << 8 * j) >> 29);
+  return e4m3_pair(v[0], v[1]) | e4m3_pair(v[2], v[3]) << 16;
+}
+LATHE_OP isa_mma_e4m3_k32(const u32* in0, const u32* in1, const u32* in2, u32* out, int threads) {
+  const int i = isa_index(threads);
+  const u32 from[] = {in0[i], in1[i], in2[i], in0[i ^ 1], in1[i ^ 1], in2[i ^ 1]};
+  u32 w[6];
+  f32 c[4];
+  for (int j = 0; j < 6; ++j) w[j] = e4m3_word(from[j]);
+  for (int j = 0; j < 4; ++j) c[j] = static_cast<f32>(static_cast<i32>(from[j] ^ i) >> 24);
+  mma_e4m3_k32(c, w[0], w[1], w[2], w[3], w[4], w[5]);
+  i32 sums[4];
+  for (int j = 0; j < 4; ++j) sums[j] = static_cast<i32>(c[j]);
+  out[i] = mixed(sums);
+}
+LATHE_ISA_OP(e4m3_pair, e4m3_pair(as_f32(a), as_f32(b)))
+
 // Doubles of two words each, near 1, and a word of one.
 LATHE_DEVICE f64 f64_of(u32 high, u32 low) {
   const u32 exponent = 0x3f0u + (low & 31u);
@@ -313,5 +333,5 @@ LATHE_OP isa_turns(const u32* in0, const u32* in1, const u32* in2, u32* out, int
   X(mma_s8_k32) X(mma_u8_k16) X(mma_f16_k16) X(mma_bf16_k16) X(store_to_host) X(relaxed_u32) X(relaxed_u64) X(relaxed_u32x4) X(atomic_add) \
   X(atomic_sum) X(bulk_copy) X(hand_over) X(dependents) \
   X(load_columns) X(load_transposed) X(copy_async) X(half2) X(half2_add) X(half2_multiply) X(half2_fma) \
-  X(fma_f64) X(shuffle_xor_f64) X(warp_sum_f64) X(mma_f64_k4) X(stream_f64x2)
+  X(mma_e4m3_k32) X(e4m3_pair) X(fma_f64) X(shuffle_xor_f64) X(warp_sum_f64) X(mma_f64_k4) X(stream_f64x2)
 // clang-format on

@@ -94,7 +94,8 @@ TEST_P(EveryKernel, IsOneEntryOverPointersForEveryTarget) {
       EXPECT_EQ(count(ptx->text, "\t.param .u64"), row(key.type).params(key).size());
       EXPECT_EQ(count(ptx->text, "\t.param"), row(key.type).params(key).size());
       EXPECT_NE(ptx->text.find("\n.target " + target.name() + "\n"), std::string::npos);
-      EXPECT_NE(ptx->text.find("\n.version " + target.ptx_version() + "\n"), std::string::npos);
+      EXPECT_NE(ptx->text.find("\n.version " + ptx->target.ptx_version() + "\n"),
+                std::string::npos);
       const std::regex bounds("\n\\.maxntid " + std::to_string(ptx->geometry.threads) +
                               "(, 1, 1)?\n\\.minnctapersm 1\n");
       EXPECT_TRUE(std::regex_search(ptx->text, bounds));

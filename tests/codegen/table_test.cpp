@@ -296,6 +296,7 @@ TEST(KernelTable, ChecksNameTheField) {
       {"attention.f64.h8.kvh2.d64", "f64"},
       {"gemm_operand.f64.k64.n4", "f64"},
       {"gemm_operand.f32.k64.n4.b_f64", "format_b"},
+      {"gemm_operand.f32.k64.n4.b_fp8_e4m3", "format_b"},
       {"gemm.f64.k8.n8.m4.w9.grouped", "grouped"},
       {"gemm.f64.k8.n8.m4.w8.activate", "activation"},
       {"gemm.q8_0.k64.n8.m4.w8", "q8_0"},

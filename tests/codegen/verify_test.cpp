@@ -52,6 +52,8 @@ TEST(Verify, EveryTypeAgreesAtAnyPosition) {
                            "matmul.q8_0.k64.n20.m5.w8",
                            "gemm_operand.f32.k70.n5.w2",
                            "gemm.f32.k70.n20.m5.w8",
+                           "gemm_operand.fp8_e4m3.k70.n5.w2",
+                           "gemm.fp8_e4m3.k70.n20.m5.w8",
                            "gemm.f64.k70.n20.m5.w8",
                            "gemv.f64.k71.n20.w2.res"}) {
     const Result<KernelKey> key = parse_key(text);

@@ -270,7 +270,8 @@ def relative_error(found, expected):
 
 
 @pytest.mark.parametrize("precision, bound", [
-    (lathe.Precision.FAITHFUL, 1e-6), (lathe.Precision.HALF, 1e-3), (lathe.Precision.BRAIN, 4e-3)])
+    (lathe.Precision.FAITHFUL, 1e-6), (lathe.Precision.HALF, 1e-3), (lathe.Precision.BRAIN, 4e-3),
+    (lathe.Precision.EIGHT, 0.13)])
 def test_a_gpus_products_are_those_of_double_precision(on_a_gpu, precision, bound):
     random = numpy.random.default_rng(1)
     weight = random.standard_normal((96, 200), numpy.float32)

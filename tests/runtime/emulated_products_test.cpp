@@ -53,7 +53,7 @@ std::int64_t operand_bytes() {
 TEST(EmulatedProducts, AreThoseOfDoublePrecision) {
   for (const auto& [precision, bound] :
        {std::pair(Precision::faithful, 1e-6), std::pair(Precision::half, 1e-3),
-        std::pair(Precision::brain, 4e-3)}) {
+        std::pair(Precision::brain, 4e-3), std::pair(Precision::eight, 6e-2)}) {
     FakeDriver fake(emulated(2, 1));
     {
       const auto products = open_products(fake, {.precision = precision});

@@ -22,7 +22,7 @@ TEST_F(GpuProducts, AreThoseOfDoublePrecision) {
   const DenseWeightKey key = *dense_weight_key(raw, Format::f32, kIn, kOut);
   for (const auto& [precision, bound] :
        {std::pair(Precision::faithful, 1e-6), std::pair(Precision::half, 1e-3),
-        std::pair(Precision::brain, 4e-3)}) {
+        std::pair(Precision::brain, 4e-3), std::pair(Precision::eight, 6e-2)}) {
     const auto products = DenseProducts::open(device_, {.precision = precision});
     ASSERT_TRUE(products) << products.error().text();
     for (int batch : {1, 33, 200}) {

@@ -23,7 +23,8 @@ typedef struct lathe_dense_cache lathe_dense_cache;
 enum {
   LATHE_PRECISION_FAITHFUL = 0,  // 22 bits of each number: 1e-6 of the result
   LATHE_PRECISION_HALF = 1,      // f16: 1e-3
-  LATHE_PRECISION_BRAIN = 2      // bf16: 4e-3
+  LATHE_PRECISION_BRAIN = 2,     // bf16: 4e-3
+  LATHE_PRECISION_EIGHT = 3      // e4m3, a factor for each row: 0.13; from sm_89 on
 };
 
 typedef struct lathe_dense_options {

@@ -94,6 +94,14 @@ struct OpCall {
   friend bool operator==(const OpCall&, const OpCall&) = default;
 };
 
+// What a kernel's instructions came with: a compute capability and a PTX version, 0 of whatever any
+// target has; and what they are.
+struct Instructions {
+  int compute = 0;
+  int ptx = 0;  // times ten
+  const char* what = "";
+};
+
 struct KernelRow {
   KernelType type;
   const char* name;     // "gemv"
@@ -126,6 +134,8 @@ struct KernelRow {
   const char* (*inexact)(const KernelKey&) = nullptr;
   // The bound of a key, where some keys are held to less; null: that of all.
   double (*key_bound)(const KernelKey&) = nullptr;
+  // The instructions of a key, where some keys need more than min_compute says; null: none does.
+  Instructions (*key_instructions)(const KernelKey&) = nullptr;
 
   bool uses(std::string_view field) const;  // whether `fields` has it
   bool covers(Format format) const;         // whether `formats` has it
@@ -143,6 +153,9 @@ double error_bound(const KernelKey& key);
 Result<void> check_key(const KernelKey& key);
 // True, or why this route cannot lower the key.
 Result<void> route_covers(const KernelKey& key, Route route);
+// What a target must have for this key; its PTX is of that version, or the target's if that is
+// newer.
+Instructions instructions_of(const KernelKey& key);
 // Ok, or why no route can lower the key for this target: it lacks the instructions.
 Result<void> target_covers(const KernelKey& key, const Target& target);
 

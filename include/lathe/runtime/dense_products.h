@@ -13,8 +13,9 @@
 
 namespace lathe {
 
-// faithful: 22 bits of each number, 1e-6 of the result; half: f16, 1e-3; brain: bf16, 4e-3.
-enum class Precision : std::uint8_t { faithful, half, brain };
+// faithful: 22 bits of each number, 1e-6 of the result; half: f16, 1e-3; brain: bf16, 4e-3; eight:
+// e4m3 with a factor for each row, from sm_89 on, 0.13, and 3.4e-2 of many random numbers.
+enum class Precision : std::uint8_t { faithful, half, brain, eight };
 
 struct DenseOptions {
   Precision precision = Precision::faithful;
@@ -46,7 +47,8 @@ struct DenseCounts {
 // long. A kernel is made for each n_in, n_out and power of two of rows, from 128 on.
 class DenseProducts {
  public:
-  // no_driver where there is no GPU, not_eligible before sm_80. Keeps the device open.
+  // no_driver where there is no GPU, not_eligible before sm_80, or of `eight` sm_89. Keeps the
+  // device open.
   static Result<std::unique_ptr<DenseProducts>> open(std::shared_ptr<Device> device,
                                                      const DenseOptions& options);
   virtual ~DenseProducts() = default;
