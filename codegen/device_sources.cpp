@@ -18,6 +18,7 @@
   FILE(ops_argmax, "ops/argmax.h")                     \
   FILE(ops_attend, "ops/attend.h")                     \
   FILE(ops_attend_merge, "ops/attend_merge.h")         \
+  FILE(ops_attend_pages, "ops/attend_pages.h")         \
   FILE(ops_attend_rows, "ops/attend_rows.h")           \
   FILE(ops_attend_short, "ops/attend_short.h")         \
   FILE(ops_attend_tokens, "ops/attend_tokens.h")       \
@@ -45,6 +46,7 @@
   FILE(ops_glu, "ops/glu.h")                           \
   FILE(ops_k_formats, "ops/k_formats.h")               \
   FILE(ops_kv_cache, "ops/kv_cache.h")                 \
+  FILE(ops_kv_pages, "ops/kv_pages.h")                 \
   FILE(ops_kv_rows, "ops/kv_rows.h")                   \
   FILE(ops_launch_shapes, "ops/launch_shapes.h")       \
   FILE(ops_math, "ops/math.h")                         \

@@ -29,7 +29,10 @@ std::string header_comment(const KernelKey& key, const Ptx& ptx) {
   for (const Param& param : kernel.params(key))
     out += fmt::format("//   {:10} {}, {} bytes{}, {}-byte aligned\n", param.name,
                        accesses[static_cast<int>(param.access)], param.bytes,
-                       param.per_position ? " per cached position" : "", param.alignment);
+                       param.per_position ? " per cached position"
+                       : param.per_page   ? " per page of the sequences"
+                                          : "",
+                       param.alignment);
   return out + "\n";
 }
 

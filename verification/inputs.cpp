@@ -129,10 +129,10 @@ void fill_cache(Bytes& bytes, Random& random, const KernelCase& c) {
                                                              : c.position;
   std::vector<float> numbers(static_cast<std::size_t>(width));
   const auto fill_positions = [&](int first, int past, int first_row) {
-    for (std::int64_t p = first; p < past; ++p) {
+    for (int p = first; p < past; ++p) {
       for (float& number : numbers) number = random.normal();
       pack_position(c.key.format, numbers,
-                    bytes.data() + (first_row + p) * kv_position_bytes(c.key.format, width));
+                    bytes.data() + c.place(first_row, p) * kv_position_bytes(c.key.format, width));
     }
   };
   for (const BatchRow& each : c.batch)
@@ -310,6 +310,7 @@ void fill_input(Bytes& bytes, Random& random, const KernelCase& c, const Param& 
   }
   if (param.element == Element::f16) return fill_halves(bytes, random, c);
   if (name == "rows") return fill_rows(bytes, c);
+  if (name == "pages") return std::memcpy(bytes.data(), c.pages.data(), bytes.size()), void();
   if (name == "sampling") return fill_sampling(bytes, random, c);
   if (c.key.type == KernelType::sample) return fill_top_k_partial(bytes, random, c);
   if (name == "frequencies") return fill_frequencies(bytes, random, c.key.rotary);
@@ -332,8 +333,10 @@ void fill_input(Bytes& bytes, Random& random, const KernelCase& c, const Param& 
 }  // namespace
 
 std::size_t argument_bytes(const KernelCase& kernel_case, const Param& param) {
-  const std::int64_t positions = param.per_position ? kernel_case.capacity : 1;
-  return static_cast<std::size_t>(param.oracle_bytes() * positions);
+  const std::int64_t times = param.per_position ? kernel_case.capacity
+                             : param.per_page   ? std::ssize(kernel_case.pages)
+                                                : 1;
+  return static_cast<std::size_t>(param.oracle_bytes() * times);
 }
 
 std::vector<Bytes> make_arguments(const KernelCase& kernel_case, std::uint64_t seed) {

@@ -2,7 +2,10 @@
 #include "verification/kernel_case.h"
 
 #include <algorithm>
+#include <map>
 #include <string_view>
+
+#include "verification/random.h"
 
 namespace lathe::verification {
 
@@ -17,11 +20,64 @@ std::string KernelCase::text() const {
   if (sampling.temperature > 0) out += " temperature " + std::to_string(sampling.temperature);
   if (sampling.repeat_penalty != 1) out += " penalty " + std::to_string(sampling.repeat_penalty);
   if (values != Values::random) out += " values " + std::to_string(static_cast<int>(values));
+  if (!pages.empty()) out += " in pages";
   if (alias >= 0) out += " in place of parameter " + std::to_string(alias);
   return out;
 }
 
+std::int64_t KernelCase::place(int first_row, int position) const {
+  if (pages.empty()) return std::int64_t{first_row} + position;
+  const std::int64_t page = pages[static_cast<std::size_t>(first_row + position / kPagePositions)];
+  return page * kPagePositions + position % kPagePositions;
+}
+
+KernelCase in_pages(KernelCase c, std::uint64_t seed) {
+  constexpr std::int32_t kNobodys = 0x07fffff0;  // a page far outside of any cache
+  Random random(seed);
+  std::map<int, int> lengths;  // of sequences, by their row of position 0
+  for (const BatchRow& each : c.batch) {
+    int& length = lengths[each.first_row];
+    length = std::max(length, each.position + 1);
+  }
+  if (c.batch.empty()) lengths[c.first_row] = c.position + std::max(1, c.count);
+  const auto pages_of = [](int length) { return (length + kPagePositions - 1) / kPagePositions; };
+  int needed = 0;
+  for (const auto& [row, length] : lengths) needed += pages_of(length);
+  std::vector<std::int32_t> order(static_cast<std::size_t>(needed + needed / 2 + 2));
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    order[i] = static_cast<std::int32_t>(i);
+    std::swap(order[i], order[static_cast<std::size_t>(random.below(static_cast<int>(i) + 1))]);
+  }
+  c.capacity = static_cast<int>(order.size()) * kPagePositions;
+
+  // Kernels of one position have nothing that says where in the table to begin.
+  const bool told = !c.batch.empty() || c.count > 0;
+  const bool reads = c.key.type == KernelType::attend_rows;
+  std::map<int, int> entries;
+  for (const auto& [row, length] : lengths) {
+    if (told)
+      c.pages.insert(c.pages.end(), static_cast<std::size_t>(1 + random.below(4)), kNobodys);
+    entries[row] = static_cast<int>(c.pages.size());
+    for (int i = 0; i < pages_of(length); ++i) {
+      c.pages.push_back(order.back());
+      order.pop_back();
+    }
+    if (reads)
+      c.pages[static_cast<std::size_t>(entries[row])] =
+          c.pages[static_cast<std::size_t>(entries.begin()->second)];
+  }
+  if (told) c.first_row = c.batch.empty() ? entries[c.first_row] : 0;
+  for (BatchRow& each : c.batch) each.first_row = entries[each.first_row];
+  c.key.paged = true;
+  return c;
+}
+
 KernelCase case_at(const KernelKey& key, int position) {
+  if (key.paged) {
+    KernelKey in_a_row = key;
+    in_a_row.paged = false;
+    return in_pages(case_at(in_a_row, position), 1);
+  }
   KernelCase c{.key = key, .token = key.n / 2};
   bool looks_back = false, batch = false, cached = false;
   for (const Param& param : row(key.type).params(key)) {

@@ -29,7 +29,7 @@ enum class Values : std::uint8_t {
 // A token of a batch.
 struct BatchRow {
   int position = 0;
-  int first_row = 0;  // of the caches, where its sequence has position 0
+  int first_row = 0;  // of the caches, where its sequence has position 0; in pages, of the table
   Sampling sampling = {};
 };
 
@@ -42,15 +42,22 @@ struct KernelCase {
   int first_row = 0;                 // of the caches, where the chunk's sequence has its position 0
   std::vector<BatchRow> batch = {};  // in place of positions, where each token has a sequence
   Values values = Values::random;
-  int alias = -1;  // a parameter that is the same buffer as the output
+  std::vector<std::int32_t> pages = {};  // of caches in pages: the table
+  int alias = -1;                        // a parameter that is the same buffer as the output
   Sampling sampling = {};
 
   std::string text() const;
+  // Where in the caches a sequence that begins at first_row has this position.
+  std::int64_t place(int first_row, int position) const;
 };
 
 // A case for any valid key. Where the kernel looks at a position, it is this one; a chunk begins
 // there, and each token of a batch has a sequence that ends there.
 KernelCase case_at(const KernelKey& key, int position);
+
+// The same case with caches in pages: those of each sequence anywhere and in any order, among pages
+// and entries that nobody has. Sequences that only read have their first page in common.
+KernelCase in_pages(KernelCase kernel_case, std::uint64_t seed);
 
 // What the launch moves and does at least: the row's cost, for all positions that attention sees.
 Cost cost_of(const KernelCase& kernel_case);

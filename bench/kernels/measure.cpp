@@ -32,6 +32,7 @@ bool takes_turns(const Param& param) {
 }
 
 std::int64_t device_bytes(const KernelCase& kernel_case, const Param& param) {
+  if (param.per_page) return param.bytes * std::ssize(kernel_case.pages);
   return param.bytes * (param.per_position ? kernel_case.capacity : 1);
 }
 

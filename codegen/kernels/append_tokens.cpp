@@ -37,6 +37,7 @@ std::vector<Param> params(const KernelKey& key) {
   out.push_back(vector_in("frequencies", key.rotary));
   out.push_back(chunk_in());
   if (key.batched) out.push_back(rows_in(key.tokens));
+  if (key.paged) out.push_back(pages_in());
   out.push_back(cache("k_cache", key, Access::write));
   out.push_back(cache("v_cache", key, Access::write));
   out.push_back({"queries", Access::write, Element::f16, query_values(key) * 2, 16});
@@ -44,9 +45,11 @@ std::vector<Param> params(const KernelKey& key) {
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{
-      "ops/append_tokens.h", fmt::format("append_tokens_{}", row(key.format).name),
-      parameters_of({true, key.qk_norm, key.qk_norm, true, true, key.batched, true, true, true})};
+  OpCall call{"ops/append_tokens.h", cache_op("append_tokens", key),
+              key.paged ? parameters_of({true, key.qk_norm, key.qk_norm, true, true, key.batched,
+                                         true, true, true, true})
+                        : parameters_of({true, key.qk_norm, key.qk_norm, true, true, key.batched,
+                                         true, true, true})};
   for (int value : {key.heads, key.kv_heads, key.head_dim, key.rotary,
                     key.pairing == Pairing::halves ? 1 : 0, key.warps})
     call.arguments.push_back(integer(value));
@@ -71,8 +74,9 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   const float* frequencies = floats(true);
   const auto* chunk = static_cast<const std::int32_t*>(arguments[i++]);
   const auto* rows = key.batched ? static_cast<const std::int32_t*>(arguments[i++]) : nullptr;
+  const auto* pages = key.paged ? static_cast<const std::int32_t*>(arguments[i++]) : nullptr;
   auto* keys = static_cast<std::byte*>(arguments[i++]);
-  const Caches whole = {keys, static_cast<std::byte*>(arguments[i++])};
+  const Caches whole = {keys, static_cast<std::byte*>(arguments[i++]), pages};
   auto* queries = static_cast<std::uint16_t*>(arguments[i]);
   const std::int64_t d = key.head_dim;
   const auto [first, last] = share(std::min(chunk[0], key.tokens), part, parts);
@@ -99,7 +103,7 @@ const KernelRow kAppendTokensRow = {
     KernelType::append_tokens,
     "append_tokens",
     "norm and rotation of a chunk's queries and keys, append to the KV cache",
-    "tokens heads kv_heads head_dim rotary warps epsilon scale qk_norm batched pairing",
+    "tokens heads kv_heads head_dim rotary warps epsilon scale qk_norm batched paged pairing",
     "f32 f16 q8_0",
     check,
     geometry,

@@ -37,19 +37,18 @@ Geometry geometry(const KernelKey& key) {
 
 std::vector<Param> params(const KernelKey& key) {
   const std::int64_t queries = std::int64_t{key.tokens} * key.heads * key.head_dim;
-  std::vector<Param> out = {{"queries", Access::read, Element::f16, queries * 2, 16},
-                            chunk_in(),
-                            rows_in(key.tokens),
-                            cache("k_cache", key, Access::read),
-                            cache("v_cache", key, Access::read)};
+  std::vector<Param> out = {
+      {"queries", Access::read, Element::f16, queries * 2, 16}, chunk_in(), rows_in(key.tokens)};
+  if (key.paged) out.push_back(pages_in());
+  out.push_back(cache("k_cache", key, Access::read));
+  out.push_back(cache("v_cache", key, Access::read));
   for (const Param& param : merge_params(key, key.tokens)) out.push_back(param);
   out.push_back(operands_out("y", key.tokens, key.heads * key.head_dim));
   return out;
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/attend_rows.h", fmt::format("attend_rows_{}", row(key.format).name),
-              parameters(8)};
+  OpCall call{"ops/attend_rows.h", cache_op("attend_rows", key), parameters(key.paged ? 9 : 8)};
   for (int value : {key.heads, key.kv_heads, key.head_dim, key.window, key.splits, key.tokens,
                     blocks(key), key.warps})
     call.arguments.push_back(integer(value));
@@ -67,10 +66,12 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   const auto* queries = static_cast<const std::uint16_t*>(arguments[0]);
   const auto* chunk = static_cast<const std::int32_t*>(arguments[1]);
   const auto* rows = static_cast<const std::int32_t*>(arguments[2]);
-  const Caches caches = {static_cast<std::byte*>(arguments[3]),
-                         static_cast<std::byte*>(arguments[4])};
-  auto* counters = static_cast<std::int32_t*>(arguments[6]);
-  auto* y = static_cast<std::uint16_t*>(arguments[7]);
+  std::size_t i = 3;
+  const auto* pages = key.paged ? static_cast<const std::int32_t*>(arguments[i++]) : nullptr;
+  auto* keys = static_cast<std::byte*>(arguments[i++]);
+  const Caches caches = {keys, static_cast<std::byte*>(arguments[i++]), pages};
+  auto* counters = static_cast<std::int32_t*>(arguments[i + 1]);  // behind partial
+  auto* y = static_cast<std::uint16_t*>(arguments[i + 2]);
   const int all = key.heads * key.head_dim, width = dev::operand_width(all);
   const auto [first, last] = share(std::min(chunk[0], key.tokens), part, parts);
   for (std::int64_t token = first; token < last; ++token) {
@@ -91,7 +92,7 @@ const KernelRow kAttendRowsRow = {
     KernelType::attend_rows,
     "attend_rows",
     "attention of a batch's tokens, each over its own sequence, as operands of matmul",
-    "tokens heads kv_heads head_dim window warps blocks splits",
+    "tokens heads kv_heads head_dim window warps blocks splits paged",
     "f32 f16 q8_0",
     check,
     geometry,

@@ -1,5 +1,6 @@
 // Owns the attention and attention_merge rows: one query position against the KV cache, in splits.
 // Device code: ptx_templates/ops/attention.h.
+#include "codegen/kernels/cached_rows.h"
 #include "codegen/kernels/rows.h"
 #include "ptx_templates/ops/launch_shapes.h"
 
@@ -43,13 +44,16 @@ std::int64_t partial_values(const KernelKey& key) {
 }
 
 std::vector<Param> params(const KernelKey& key) {
-  return {vector_in("q", static_cast<std::int64_t>(key.heads) * key.head_dim),
-          cache("k_cache", key, Access::read), cache("v_cache", key, Access::read), position_in(),
-          vector_out("partial", partial_values(key))};
+  std::vector<Param> out = {vector_in("q", static_cast<std::int64_t>(key.heads) * key.head_dim),
+                            cache("k_cache", key, Access::read),
+                            cache("v_cache", key, Access::read), position_in()};
+  if (key.paged) out.push_back(pages_in());
+  out.push_back(vector_out("partial", partial_values(key)));
+  return out;
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/attention.h", fmt::format("attention_{}", row(key.format).name), parameters(5)};
+  OpCall call{"ops/attention.h", cache_op("attention", key), parameters(key.paged ? 6 : 5)};
   for (int value : {key.heads, key.kv_heads, key.head_dim, key.window, key.splits, key.warps})
     call.arguments.push_back(integer(value));
   call.arguments.push_back(real(key.scale));
@@ -66,7 +70,9 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   const auto* k_cache = static_cast<const std::byte*>(arguments[1]);
   const auto* v_cache = static_cast<const std::byte*>(arguments[2]);
   const int position = *static_cast<const std::int32_t*>(arguments[3]);
-  auto* partial = static_cast<float*>(arguments[4]);
+  const auto* pages = key.paged ? static_cast<const std::int32_t*>(arguments[4]) : nullptr;
+  const Caches caches = {{}, {}, pages};
+  auto* partial = static_cast<float*>(arguments[key.paged ? 5 : 4]);
   const FormatRow& format = row(key.format);
   const int d = key.head_dim;
   const std::int64_t head_bytes = static_cast<std::int64_t>(d) * format.bytes;
@@ -79,7 +85,7 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
     const auto [begin, end] = split_range(key, position, static_cast<int>(item % key.splits));
     const int kv_head = head / (key.heads / key.kv_heads);
     const auto at = [&](int p) {
-      return (static_cast<std::int64_t>(p) * key.kv_heads + kv_head) * head_bytes;
+      return (static_cast<std::int64_t>(caches.place(p)) * key.kv_heads + kv_head) * head_bytes;
     };
     double maximum = -3.0e38f, total = 0;
     scores.assign(static_cast<std::size_t>(end - begin), 0);
@@ -152,8 +158,8 @@ void oracle_merge(const KernelKey& key, std::span<void* const> arguments, int pa
   }
 }
 
-const char* text_template(const KernelKey&) {
-  return "attention";
+const char* text_template(const KernelKey& key) {
+  return key.paged ? nullptr : "attention";
 }
 const char* text_template_merge(const KernelKey&) {
   return "attention_merge";
@@ -165,7 +171,7 @@ const KernelRow kAttentionRow = {
     KernelType::attention,
     "attention",
     "one query position over the KV cache, one result per split",
-    "heads kv_heads head_dim window warps splits scale",
+    "heads kv_heads head_dim window warps splits scale paged",
     "f32 f16",
     check,
     geometry,

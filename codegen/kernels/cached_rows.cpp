@@ -66,6 +66,7 @@ void store_cached(const KernelKey& key, const float* in, const CacheRow& to) {
 }
 
 Caches from_row(const KernelKey& key, const Caches& caches, int row) {
+  if (caches.pages) return {caches.keys, caches.values, caches.pages + row};
   const CacheRow keys = cache_row(key, caches.keys, row, 0);
   return {keys.values, cache_row(key, caches.values, row, 0).values};
 }
@@ -77,9 +78,9 @@ void append_cached(const KernelKey& key, int position, const float* frequencies,
   float values[256];
   for (int e = 0; e < d; ++e)
     values[e] = static_cast<float>(turned_key[static_cast<std::size_t>(e)]);
-  store_cached(key, values, cache_row(key, caches.keys, position, kv_head));
+  store_cached(key, values, cache_row(key, caches.keys, caches.place(position), kv_head));
   for (int e = 0; e < d; ++e) values[e] = static_cast<float>(received(k[key.kv_heads * d + e]));
-  store_cached(key, values, cache_row(key, caches.values, position, kv_head));
+  store_cached(key, values, cache_row(key, caches.values, caches.place(position), kv_head));
 }
 
 HeadValues attended(const KernelKey& key, int position, const HeadValues& query, double scale,
@@ -90,7 +91,7 @@ HeadValues attended(const KernelKey& key, int position, const HeadValues& query,
   float values[256];
   double maximum = -3.0e38, total = 0;
   for (int p = first; p <= position; ++p) {
-    load_cached(key, cache_row(key, caches.keys, p, kv_head), values);
+    load_cached(key, cache_row(key, caches.keys, caches.place(p), kv_head), values);
     double dot = 0;
     for (std::size_t e = 0; e < d; ++e) dot += query[e] * values[e];
     scores.push_back(dot * scale);
@@ -100,7 +101,7 @@ HeadValues attended(const KernelKey& key, int position, const HeadValues& query,
   for (int p = first; p <= position; ++p) {
     const double weight = std::exp(scores[static_cast<std::size_t>(p - first)] - maximum);
     total += weight;
-    load_cached(key, cache_row(key, caches.values, p, kv_head), values);
+    load_cached(key, cache_row(key, caches.values, caches.place(p), kv_head), values);
     for (std::size_t e = 0; e < d; ++e) out[e] += weight * values[e];
   }
   for (std::size_t e = 0; e < d; ++e) out[e] /= total;

@@ -33,10 +33,18 @@ CacheRow cache_row(const KernelKey& key, std::byte* cache, int position, int kv_
 void load_cached(const KernelKey& key, const CacheRow& from, float* out);
 void store_cached(const KernelKey& key, const float* in, const CacheRow& to);
 
+// Of one sequence, or of all. `pages`: null where positions are one after the other.
 struct Caches {
   std::byte *keys, *values;
+  const std::int32_t* pages = nullptr;
+
+  // Where a position is, counted in positions.
+  int place(int position) const {
+    return pages ? pages[position / kPagePositions] * kPagePositions + position % kPagePositions
+                 : position;
+  }
 };
-// The same from a row on, where a sequence's position 0 is.
+// The same from where a sequence's position 0 is: a row, or an entry of the table of pages.
 Caches from_row(const KernelKey& key, const Caches& caches, int row);
 // Rotates and norms the key at `k`, and puts it and the value behind all keys into the cache.
 void append_cached(const KernelKey& key, int position, const float* frequencies, const float* k,

@@ -1,4 +1,5 @@
 // Owns the kv_append row: stores one position's K and V. Device code: ptx_templates/ops/kv_cache.h.
+#include "codegen/kernels/cached_rows.h"
 #include "codegen/kernels/rows.h"
 
 namespace lathe {
@@ -17,12 +18,15 @@ Geometry geometry(const KernelKey& key) {
 
 std::vector<Param> params(const KernelKey& key) {
   const std::int64_t values = static_cast<std::int64_t>(key.kv_heads) * key.head_dim;
-  return {vector_in("k", values), vector_in("v", values), position_in(),
-          cache("k_cache", key, Access::write), cache("v_cache", key, Access::write)};
+  std::vector<Param> out = {vector_in("k", values), vector_in("v", values), position_in()};
+  if (key.paged) out.push_back(pages_in());
+  out.push_back(cache("k_cache", key, Access::write));
+  out.push_back(cache("v_cache", key, Access::write));
+  return out;
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/kv_cache.h", fmt::format("kv_append_{}", row(key.format).name), parameters(5)};
+  OpCall call{"ops/kv_cache.h", cache_op("kv_append", key), parameters(key.paged ? 6 : 5)};
   for (int value : {key.kv_heads, key.head_dim, key.warps})
     call.arguments.push_back(integer(value));
   return call;
@@ -35,17 +39,20 @@ Cost cost(const KernelKey& key) {
 
 void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int) {
   if (part != 0) return;
-  const std::int64_t position = *static_cast<const std::int32_t*>(arguments[2]);
+  const auto* pages = key.paged ? static_cast<const std::int32_t*>(arguments[3]) : nullptr;
+  const std::int64_t place =
+      Caches{{}, {}, pages}.place(*static_cast<const std::int32_t*>(arguments[2]));
+  const std::size_t caches = key.paged ? 4 : 3;
   const std::int64_t width = static_cast<std::int64_t>(key.kv_heads) * key.head_dim;
   for (int i = 0; i < 2; ++i)
     row(key.format)
         .pack(static_cast<const float*>(arguments[static_cast<std::size_t>(i)]), width,
-              static_cast<std::byte*>(arguments[static_cast<std::size_t>(3 + i)]) +
-                  position * row_bytes(key.format, width));
+              static_cast<std::byte*>(arguments[caches + static_cast<std::size_t>(i)]) +
+                  place * row_bytes(key.format, width));
 }
 
-const char* text_template(const KernelKey&) {
-  return "kv_append";
+const char* text_template(const KernelKey& key) {
+  return key.paged ? nullptr : "kv_append";
 }
 
 }  // namespace
@@ -53,7 +60,7 @@ const char* text_template(const KernelKey&) {
 const KernelRow kKvAppendRow = {KernelType::kv_append,
                                 "kv_append",
                                 "stores one position's K and V in the cache",
-                                "kv_heads head_dim warps",
+                                "kv_heads head_dim warps paged",
                                 "f32 f16",
                                 check,
                                 geometry,

@@ -46,6 +46,10 @@ Param operands_out(const char* name, int tokens, int k) {
 Result<void> has_tokens(const KernelKey& key) {
   return in_range("tokens", key.tokens, 1, kMostChunkTokens);
 }
+static_assert(kPagePositions == int{dev::kPagePositions}, "what keys and ops call a page");
+std::string cache_op(const char* name, const KernelKey& key) {
+  return fmt::format("{}_{}{}", name, row(key.format).name, key.paged ? "_paged" : "");
+}
 double operand(const std::uint16_t* row, int i) {
   return static_cast<double>(f16_to_f32(row[dev::operand_at(i)])) / kOperandFactor;
 }

@@ -77,15 +77,24 @@ inline Param vector_out(const char* name, std::int64_t values) {
 // Operands of matmul for `tokens` tokens (ops/launch_shapes.h), padded to whole blocks of tokens.
 Param operands_in(const char* name, int tokens, int block_tokens, int k);
 Param operands_out(const char* name, int tokens, int k);
-// A chunk: how many tokens, the position of the first, the cache's row of position 0, and a word
-// that nobody reads.
+// A chunk: how many tokens, the position of the first, the cache's row of position 0 or, of a cache
+// in pages, the entry of the table that has it, and a word that nobody reads.
 inline Param chunk_in() {
   return {"chunk", Access::read, Element::i32, 16, 4};
 }
-// For each token of a batch its position, and the cache's row of its sequence's position 0.
+// For each token of a batch its position, and the cache's row of its sequence's position 0, or the
+// entry of the table that has it.
 inline Param rows_in(int tokens) {
   return {"rows", Access::read, Element::i32, tokens * 8ll, 4};
 }
+// The pages of a KV cache that the positions of the sequences are in.
+inline Param pages_in() {
+  Param pages = {"pages", Access::read, Element::i32, 4, 4};
+  pages.per_page = true;
+  return pages;
+}
+// The name of an op whose KV cache has the key's format and layout.
+std::string cache_op(const char* name, const KernelKey& key);
 // A chunk's tokens in a key that is one of a chunk.
 Result<void> has_tokens(const KernelKey& key);
 // Value i of an operand row, and its place.

@@ -4,20 +4,25 @@
 #pragma once
 
 #include "ops/attend_vectors.h"
+#include "ops/kv_pages.h"
 
 namespace lathe::dev {
 
 // A warp has one head of one token: of the queries, then the keys, then the values. The tokens are
 // those of a chunk, one after the other, or have sequences of their own: then `rows` says of each
-// the position and the cache's row of its sequence's position 0.
-template <class Kv>
+// the position and the cache's row of its sequence's position 0. Of a cache in pages, which kPaged
+// says, it is the entry of `pages` where the sequence's begin; likewise what the chunk says.
+template <class Kv, bool kPaged>
 LATHE_DEVICE void append_tokens(const f32* qkv, const f32* q_norm, const f32* k_norm,
                                 const f32* frequencies, const i32* chunk, const i32* rows,
-                                u8* k_cache, u8* v_cache, u8* queries, const AttendNumbers& n,
-                                int warps) {
+                                const i32* pages, u8* k_cache, u8* v_cache, u8* queries,
+                                const AttendNumbers& n, int warps) {
   const int token = block_y(), head = block_x() * warps + warp_index(), d = n.head_dim;
   if (token >= chunk[0] || head >= n.heads + 2 * n.kv_heads) return;
   const i64 position = rows ? rows[2 * token] : static_cast<i64>(chunk[1]) + token;
+  int place = 0;
+  if constexpr (kPaged)
+    place = paged_row(pages + (rows ? rows[2 * token + 1] : chunk[2]), static_cast<int>(position));
   u8* own = shared_memory() + warp_index() * append_warp_bytes(Kv::bytes, d);
   f32* values = reinterpret_cast<f32*>(own);
   const Exchange e = {0, 0, nullptr};
@@ -43,22 +48,36 @@ LATHE_DEVICE void append_tokens(const f32* qkv, const f32* q_norm, const f32* k_
   Kv::pack(values, packed, d);
   warp_barrier();
   const int kv_head = is_key ? head - n.heads : head - n.heads - n.kv_heads;
-  const i64 row = position + (rows ? rows[2 * token + 1] : chunk[2]);
+  const i64 row = kPaged ? place : position + (rows ? rows[2 * token + 1] : chunk[2]);
   store_row<Kv>(packed,
                 (is_key ? k_cache : v_cache) + row * kv_position_bytes(Kv::bytes, n.kv_heads * d),
                 kv_head, n.kv_heads, d);
 }
 
-#define LATHE_APPEND_OP(name, Kv)                                                                \
-  LATHE_OP name(const f32* qkv, const f32* q_norm, const f32* k_norm, const f32* frequencies,    \
-                const i32* chunk, const i32* rows, u8* k_cache, u8* v_cache, u8* queries,        \
-                int heads, int kv_heads, int head_dim, int rotary, int halves, int warps,        \
-                f32 epsilon, f32 scale) {                                                        \
-    append_tokens<Kv>(qkv, q_norm, k_norm, frequencies, chunk, rows, k_cache, v_cache, queries,  \
-                      {heads, kv_heads, head_dim, rotary, halves, 0, 1, epsilon, scale}, warps); \
+#define LATHE_APPEND_OP(name, Kv)                                                             \
+  LATHE_OP name(const f32* qkv, const f32* q_norm, const f32* k_norm, const f32* frequencies, \
+                const i32* chunk, const i32* rows, u8* k_cache, u8* v_cache, u8* queries,     \
+                int heads, int kv_heads, int head_dim, int rotary, int halves, int warps,     \
+                f32 epsilon, f32 scale) {                                                     \
+    append_tokens<Kv, false>(                                                                 \
+        qkv, q_norm, k_norm, frequencies, chunk, rows, nullptr, k_cache, v_cache, queries,    \
+        {heads, kv_heads, head_dim, rotary, halves, 0, 1, epsilon, scale}, warps);            \
   }
 LATHE_APPEND_OP(append_tokens_f32, KvRowsF32)
 LATHE_APPEND_OP(append_tokens_f16, KvRowsF16)
 LATHE_APPEND_OP(append_tokens_q8_0, KvRowsQ8)
+
+#define LATHE_PAGEDAPPEND_OP(name, Kv)                                                         \
+  LATHE_OP name(const f32* qkv, const f32* q_norm, const f32* k_norm, const f32* frequencies,  \
+                const i32* chunk, const i32* rows, const i32* pages, u8* k_cache, u8* v_cache, \
+                u8* queries, int heads, int kv_heads, int head_dim, int rotary, int halves,    \
+                int warps, f32 epsilon, f32 scale) {                                           \
+    append_tokens<Kv, true>(                                                                   \
+        qkv, q_norm, k_norm, frequencies, chunk, rows, pages, k_cache, v_cache, queries,       \
+        {heads, kv_heads, head_dim, rotary, halves, 0, 1, epsilon, scale}, warps);             \
+  }
+LATHE_PAGEDAPPEND_OP(append_tokens_f32_paged, KvRowsF32)
+LATHE_PAGEDAPPEND_OP(append_tokens_f16_paged, KvRowsF16)
+LATHE_PAGEDAPPEND_OP(append_tokens_q8_0_paged, KvRowsQ8)
 
 }  // namespace lathe::dev

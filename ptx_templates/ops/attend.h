@@ -12,6 +12,7 @@
 #pragma once
 
 #include "ops/attend_merge.h"
+#include "ops/attend_pages.h"
 #include "ops/attend_short.h"
 #include "ops/attend_vectors.h"
 
@@ -30,13 +31,15 @@ struct AttendLane {
   i64 stride;  // bytes from position to position
 };
 
-// The lane's part of rows tile + pass * rows + row, the last row in place of those past it.
-template <class Kv, int kVec>
+// The lane's part of rows tile + pass * rows + row, the last row in place of those past it. In
+// pages they are where place_tile() said.
+template <class Kv, int kVec, bool kPaged>
 LATHE_DEVICE void load_tile(const u8* cache, const AttendLane& lane, int tile, int rows, int last,
+                            const TilePages<kPaged, AttendTile<Kv, kVec>::passes>& pages,
                             AttendTile<Kv, kVec>& out) {
   LATHE_UNROLL(8)
   for (int u = 0; u < AttendTile<Kv, kVec>::passes; ++u) {
-    const int row = min_int(tile + u * rows + lane.row, last);
+    const int row = row_of_pass(pages, u, min_int(tile + u * rows + lane.row, last));
     load_part(cache + row * lane.stride, lane.scale, out.part[u]);
   }
 }
@@ -191,8 +194,9 @@ LATHE_DEVICE void add_values(AttendState<kPadded>& state, const AttendTile<Kv, k
 }
 
 // One KV head and one split of the positions. kPadded is s.padded. Operands are AttendOperands, or
-// others that say whether the token's key and value are to be appended, and have attend_vectors(),
-// results_from(), result_at() and send() of their own (ops/attend_rows.h).
+// others that say whether the token's key and value are to be appended, and whether the cache lies
+// in pages, and have attend_vectors(), results_from(), result_at() and send() of their own
+// (ops/attend_rows.h).
 template <class Kv, int kPadded, class Operands>
 LATHE_DEVICE void attend_split(const Exchange& e, const Operands& o, const AttendNumbers& n,
                                const AttendShape& s, int position, int kv_head, int split,
@@ -219,10 +223,20 @@ LATHE_DEVICE void attend_split(const Exchange& e, const Operands& o, const Atten
   const int last = (Operands::appends ? min_int(end, position) : end) - 1;
   int tile = begin + member * s.tile;
   AttendTile<Kv, kVec> keys = {}, values = {};
-  if (tile < end && last >= begin) {
-    load_tile(keys_at, lane, tile, s.rows, last, keys);
-    load_tile(values_at, lane, tile, s.rows, last, values);
+  TilePages<Operands::paged != 0, passes> pages;
+  if constexpr (Operands::paged != 0) {
+    pages.pages = o.pages;
+    pages.least = begin;
+    pages.last = last;
+    pages.whole = n.window == 0 && s.tile <= kPagePositions;
   }
+  look_up_tile(pages, tile);
+  if (tile < end && last >= begin) {
+    place_tile(pages, lane.row, tile, s.rows);
+    load_tile(keys_at, lane, tile, s.rows, last, pages, keys);
+    load_tile(values_at, lane, tile, s.rows, last, pages, values);
+  }
+  look_up_tile(pages, tile + step);
 
   f32* queries = reinterpret_cast<f32*>(shared);
   u8* packed = shared + m.packed;
@@ -246,15 +260,18 @@ LATHE_DEVICE void attend_split(const Exchange& e, const Operands& o, const Atten
     for (int u = 0; u < passes; u += 2)
       score_pair<kPadded>(keys, u, query, query_stride, s, lane.scale, score + u / 2 * kPadded);
     spread_sums<passes / 2 * kPadded>(score, s.lanes / 4);
-    if (tile + step < end && last >= begin)
-      load_tile(keys_at, lane, tile + step, s.rows, last, keys);
+    if (tile + step < end && last >= begin) {
+      place_tile(pages, lane.row, tile + step, s.rows);
+      load_tile(keys_at, lane, tile + step, s.rows, last, pages, keys);
+    }
     weigh_tile(state, score, tile + state.tile_row < end, s, weights);
     rescale(state, weights + s.tile * kPadded, s.heads);
     if (patched)
       patch_tile(packed + kv_row_bytes(Kv::bytes, d), lane, d, tile, s.rows, position, values);
     add_values(state, values, weights, lane.row, s, lane.scale);
     if (tile + step < end && last >= begin)
-      load_tile(values_at, lane, tile + step, s.rows, last, values);
+      load_tile(values_at, lane, tile + step, s.rows, last, pages, values);
+    look_up_tile(pages, tile + 2 * step);
   }
   const int before = team * s.heads - team_head;  // heads that another team has
   block_result(state, s, m, lane.row, kVec * lane_of_row, team, member, team_head, before, d, warps,

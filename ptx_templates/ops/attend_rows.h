@@ -13,12 +13,17 @@ namespace lathe::dev {
 
 // What a token has of everything.
 struct RowOperands {
-  enum : int { appends = 0 };
+  enum : int { appends = 0, paged = 0 };
   const u8* queries;            // f16, heads x head_dim, times the scale
-  const u8 *k_cache, *v_cache;  // from its sequence's position 0 on
+  const u8 *k_cache, *v_cache;  // from its sequence's position 0 on; in pages, from the first page
   f32* partial;                 // as AttendOperands has them
   u32* counters;
   u16* y;  // operands
+};
+
+struct PagedRowOperands : RowOperands {
+  enum : int { paged = 1 };
+  const i32* pages;  // of its sequence
 };
 
 // For attend_split(): queries of f16 to shared memory, in f32.
@@ -97,11 +102,13 @@ LATHE_DEVICE RowSplit row_split(const i32* rows, int tokens, int before, const A
 }
 
 // `blocks` blocks, any number, for up to `most` tokens. rows: of each token its position, and the
-// caches' row of its sequence's position 0. partial and counters: attend's for each token.
-template <class Kv>
+// caches' row of its sequence's position 0, or the entry of `pages` where the sequence's begin.
+// partial and counters: attend's for each token.
+template <class Kv, bool kPaged>
 LATHE_DEVICE void attend_rows(const u8* queries, const i32* chunk, const i32* rows,
-                              const u8* k_cache, const u8* v_cache, f32* partial, i32* counters,
-                              u16* y, const AttendNumbers& n, int most, int blocks, int warps) {
+                              const i32* pages, const u8* k_cache, const u8* v_cache, f32* partial,
+                              i32* counters, u16* y, const AttendNumbers& n, int most, int blocks,
+                              int warps) {
   const AttendShape s = attend_shape(n.heads, n.kv_heads, n.head_dim, Kv::bytes);
   const int tokens = min_int(*chunk, most), k = n.heads * n.head_dim;
   const i64 stride = kv_position_bytes(Kv::bytes, n.kv_heads * n.head_dim);
@@ -113,29 +120,52 @@ LATHE_DEVICE void attend_rows(const u8* queries, const i32* chunk, const i32* ro
     if (row.splits == 0) return;
     if (piece >= blocks) block_barrier();
     const int kv_head = piece % n.kv_heads, position = rows[2 * row.token];
-    const i64 token = row.token, first = rows[2 * token + 1] * stride;
+    const i64 token = row.token, first = kPaged ? 0 : rows[2 * token + 1] * stride;
     const RowOperands o = {queries + token * k * 2,
                            k_cache + first,
                            v_cache + first,
                            partial + token * floats,
                            reinterpret_cast<u32*>(counters) + token * n.kv_heads,
                            y + token * operand_width(k)};
-    attend_split<Kv>({0, 0, nullptr}, o, n, s, position, kv_head, row.split, row.splits, warps,
-                     shared_memory());
+    if constexpr (kPaged) {
+      PagedRowOperands in_pages;
+      static_cast<RowOperands&>(in_pages) = o;
+      in_pages.pages = pages + rows[2 * token + 1];
+      attend_split<Kv>({0, 0, nullptr}, in_pages, n, s, position, kv_head, row.split, row.splits,
+                       warps, shared_memory());
+    } else {
+      attend_split<Kv>({0, 0, nullptr}, o, n, s, position, kv_head, row.split, row.splits, warps,
+                       shared_memory());
+    }
     if (kv_head + 1 == n.kv_heads && row.split == 0) end_row(o, k, warps * kWarp);
   }
 }
 
-#define LATHE_ROWS_OP(name, Kv)                                                                 \
-  LATHE_OP name(const u8* queries, const i32* chunk, const i32* rows, const u8* k_cache,        \
-                const u8* v_cache, f32* partial, i32* counters, u8* y, int heads, int kv_heads, \
-                int head_dim, int window, int splits, int tokens, int blocks, int warps) {      \
-    attend_rows<Kv>(                                                                            \
-        queries, chunk, rows, k_cache, v_cache, partial, counters, reinterpret_cast<u16*>(y),   \
-        {heads, kv_heads, head_dim, 0, 0, window, splits, 0.0f, 1.0f}, tokens, blocks, warps);  \
+#define LATHE_ROWS_OP(name, Kv)                                                                   \
+  LATHE_OP name(const u8* queries, const i32* chunk, const i32* rows, const u8* k_cache,          \
+                const u8* v_cache, f32* partial, i32* counters, u8* y, int heads, int kv_heads,   \
+                int head_dim, int window, int splits, int tokens, int blocks, int warps) {        \
+    attend_rows<Kv, false>(queries, chunk, rows, nullptr, k_cache, v_cache, partial, counters,    \
+                           reinterpret_cast<u16*>(y),                                             \
+                           {heads, kv_heads, head_dim, 0, 0, window, splits, 0.0f, 1.0f}, tokens, \
+                           blocks, warps);                                                        \
   }
 LATHE_ROWS_OP(attend_rows_f32, KvRowsF32)
 LATHE_ROWS_OP(attend_rows_f16, KvRowsF16)
 LATHE_ROWS_OP(attend_rows_q8_0, KvRowsQ8)
+
+#define LATHE_PAGEDROWS_OP(name, Kv)                                                             \
+  LATHE_OP name(const u8* queries, const i32* chunk, const i32* rows, const i32* pages,          \
+                const u8* k_cache, const u8* v_cache, f32* partial, i32* counters, u8* y,        \
+                int heads, int kv_heads, int head_dim, int window, int splits, int tokens,       \
+                int blocks, int warps) {                                                         \
+    attend_rows<Kv, true>(queries, chunk, rows, pages, k_cache, v_cache, partial, counters,      \
+                          reinterpret_cast<u16*>(y),                                             \
+                          {heads, kv_heads, head_dim, 0, 0, window, splits, 0.0f, 1.0f}, tokens, \
+                          blocks, warps);                                                        \
+  }
+LATHE_PAGEDROWS_OP(attend_rows_f32_paged, KvRowsF32)
+LATHE_PAGEDROWS_OP(attend_rows_f16_paged, KvRowsF16)
+LATHE_PAGEDROWS_OP(attend_rows_q8_0_paged, KvRowsQ8)
 
 }  // namespace lathe::dev

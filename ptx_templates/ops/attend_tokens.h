@@ -7,6 +7,7 @@
 // product.
 #pragma once
 
+#include "ops/kv_pages.h"
 #include "ops/kv_rows.h"
 #include "ops/math.h"
 
@@ -18,22 +19,23 @@ struct AttendTokens {
   int tokens, position;      // of the chunk: how many, and where the first stands
   int head, kv_head, token;  // of the block
   int heads, kv_heads, head_dim, window;
-  int least, last;  // positions that its tokens see
+  int least, last;   // positions that its tokens see
+  const i32* pages;  // of the sequence, where the cache lies in pages
 };
 
 enum : int { kAttendThreads = 256 };
 
-// Starts to bring eight values of a row of the cache as f16; zeros where no token of the block
-// looks.
+// Starts to bring eight values of a row of the cache, which has this position, as f16; zeros where
+// no token of the block looks.
 template <class Kv>
-LATHE_DEVICE void bring_halves(const AttendTokens& a, const u8* cache, int position, int at,
-                               u8* to) {
+LATHE_DEVICE void bring_halves(const AttendTokens& a, const u8* cache, int position, int cache_row,
+                               int at, u8* to) {
   if (position < a.least || position > a.last) {
     *reinterpret_cast<u32x4*>(to) = {0, 0, 0, 0};
     return;
   }
   const int width = a.kv_heads * a.head_dim, first = a.kv_head * a.head_dim + at;
-  const u8* row = cache + static_cast<i64>(position) * kv_position_bytes(Kv::bytes, width);
+  const u8* row = cache + static_cast<i64>(cache_row) * kv_position_bytes(Kv::bytes, width);
   if constexpr (Kv::bytes == 2) {
     copy_async(to, row + first * 2);
   } else {
@@ -46,8 +48,10 @@ LATHE_DEVICE void bring_halves(const AttendTokens& a, const u8* cache, int posit
                                      half2(v[6], v[7])};
   }
 }
-template <class Kv>
-LATHE_DEVICE void bring_positions(const AttendTokens& a, int first, u8* keys) {
+// `entries`: of page_entries(), where the cache lies in pages. Whole warps have rows or none: a
+// head's values are a multiple of 16.
+template <class Kv, bool kPaged>
+LATHE_DEVICE void bring_positions(const AttendTokens& a, int first, int entries, u8* keys) {
   const int pieces = a.head_dim / 8;
   u8* values = keys + kAttendPositions * attend_query_bytes(a.head_dim);
   LATHE_UNROLL(4)
@@ -55,9 +59,11 @@ LATHE_DEVICE void bring_positions(const AttendTokens& a, int first, u8* keys) {
     const int piece = i * kAttendThreads + thread_index(), row = piece / pieces;
     const int at = piece % pieces * 8;
     if (row >= kAttendPositions) break;
-    bring_halves<Kv>(a, a.k_cache, first + row, at,
+    int place = first + row;
+    if constexpr (kPaged) place = row_of_entries(entries, first, first + row);
+    bring_halves<Kv>(a, a.k_cache, first + row, place, at,
                      keys + row * attend_query_bytes(a.head_dim) + at * 2);
-    bring_halves<Kv>(a, a.v_cache, first + row, at,
+    bring_halves<Kv>(a, a.v_cache, first + row, place, at,
                      values + row * attend_value_bytes(a.head_dim) + at * 2);
   }
   copy_async_group();
@@ -212,12 +218,16 @@ LATHE_DEVICE void store_attended(const AttendTokens& a, AttendSums<kTiles>& sums
   }
 }
 
-template <class Kv, int kTiles>
+template <class Kv, bool kPaged, int kTiles>
 LATHE_DEVICE void attend_tokens_block(const AttendTokens& a) {
   u8* queries = shared_memory();
   u8* positions = queries + kAttendTokens * attend_query_bytes(a.head_dim);
   int first = a.least / kAttendPositions * kAttendPositions;
-  bring_positions<Kv>(a, first, positions);
+  int entries = 0;
+  if constexpr (kPaged) entries = page_entries(a.pages, first, a.least, a.last);
+  bring_positions<Kv, kPaged>(a, first, entries, positions);
+  if constexpr (kPaged)  // a tile ahead, so that nothing waits for them
+    entries = page_entries(a.pages, first + kAttendPositions, a.least, a.last);
   load_queries(a, queries);
   AttendSums<kTiles> sums;
   LATHE_UNROLL(32)
@@ -234,8 +244,10 @@ LATHE_DEVICE void attend_tokens_block(const AttendTokens& a) {
     block_barrier();  // these positions are there, and all are done with those before
     u8* keys = positions + turn * attend_positions_bytes(a.head_dim);
     if (first + kAttendPositions <= a.last)
-      bring_positions<Kv>(a, first + kAttendPositions,
-                          positions + (turn ^ 1) * attend_positions_bytes(a.head_dim));
+      bring_positions<Kv, kPaged>(a, first + kAttendPositions, entries,
+                                  positions + (turn ^ 1) * attend_positions_bytes(a.head_dim));
+    if constexpr (kPaged)
+      entries = page_entries(a.pages, first + 2 * kAttendPositions, a.least, a.last);
     if (first > own + 15) continue;
     f32 score[8][4];
     score_positions(queries, keys, a.head_dim, score);
@@ -248,40 +260,56 @@ LATHE_DEVICE void attend_tokens_block(const AttendTokens& a) {
   store_attended<kTiles>(a, sums);
 }
 
-// chunk: how many tokens, the position of the first, the cache's row of position 0. The last
-// tokens' blocks come first, for they have the most positions.
-template <class Kv>
-LATHE_DEVICE void attend_tokens(const u8* queries, const i32* chunk, const u8* k_cache,
-                                const u8* v_cache, u8* y, int heads, int kv_heads, int head_dim,
-                                int window, int most) {
+// chunk: how many tokens, the position of the first, the cache's row of position 0, or the entry of
+// `pages` that has it. The last tokens' blocks come first, for they have the most positions.
+template <class Kv, bool kPaged>
+LATHE_DEVICE void attend_tokens(const u8* queries, const i32* chunk, const i32* pages,
+                                const u8* k_cache, const u8* v_cache, u8* y, int heads,
+                                int kv_heads, int head_dim, int window, int most) {
   const int tokens = chunk[0];
   const int token = (ceil_div(most, kAttendTokens) - 1 - block_y()) * kAttendTokens;
   if (token >= tokens) return;
   const int head = block_x(), position = chunk[1];
-  const i64 before = static_cast<i64>(chunk[2]) * kv_position_bytes(Kv::bytes, kv_heads * head_dim);
-  k_cache += before;
-  v_cache += before;
+  if constexpr (kPaged) {
+    pages += chunk[2];
+  } else {
+    const i64 before =
+        static_cast<i64>(chunk[2]) * kv_position_bytes(Kv::bytes, kv_heads * head_dim);
+    k_cache += before;
+    v_cache += before;
+  }
   const int least = window > 0 ? max_int(0, position + token - window + 1) : 0;
   const int last = position + min_int(token + kAttendTokens, tokens) - 1;
   const AttendTokens a = {
       queries, k_cache, v_cache,  y,        tokens, position, head, head / (heads / kv_heads),
-      token,   heads,   kv_heads, head_dim, window, least,    last};
+      token,   heads,   kv_heads, head_dim, window, least,    last, pages};
   if (head_dim <= 64)
-    attend_tokens_block<Kv, 8>(a);
+    attend_tokens_block<Kv, kPaged, 8>(a);
   else if (head_dim <= 128)
-    attend_tokens_block<Kv, 16>(a);
+    attend_tokens_block<Kv, kPaged, 16>(a);
   else
-    attend_tokens_block<Kv, 32>(a);
+    attend_tokens_block<Kv, kPaged, 32>(a);
 }
 
 #define LATHE_ATTENDED_OP(name, Kv)                                                               \
   LATHE_OP name(const u8* queries, const i32* chunk, const u8* k_cache, const u8* v_cache, u8* y, \
                 int heads, int kv_heads, int head_dim, int window, int most) {                    \
-    attend_tokens<Kv>(queries, chunk, k_cache, v_cache, y, heads, kv_heads, head_dim, window,     \
-                      most);                                                                      \
+    attend_tokens<Kv, false>(queries, chunk, nullptr, k_cache, v_cache, y, heads, kv_heads,       \
+                             head_dim, window, most);                                             \
   }
 LATHE_ATTENDED_OP(attend_tokens_f32, KvRowsF32)
 LATHE_ATTENDED_OP(attend_tokens_f16, KvRowsF16)
 LATHE_ATTENDED_OP(attend_tokens_q8_0, KvRowsQ8)
+
+#define LATHE_PAGEDATTENDED_OP(name, Kv)                                                           \
+  LATHE_OP name(const u8* queries, const i32* chunk, const i32* pages, const u8* k_cache,          \
+                const u8* v_cache, u8* y, int heads, int kv_heads, int head_dim, int window,       \
+                int most) {                                                                        \
+    attend_tokens<Kv, true>(queries, chunk, pages, k_cache, v_cache, y, heads, kv_heads, head_dim, \
+                            window, most);                                                         \
+  }
+LATHE_PAGEDATTENDED_OP(attend_tokens_f32_paged, KvRowsF32)
+LATHE_PAGEDATTENDED_OP(attend_tokens_f16_paged, KvRowsF16)
+LATHE_PAGEDATTENDED_OP(attend_tokens_q8_0_paged, KvRowsQ8)
 
 }  // namespace lathe::dev

@@ -56,10 +56,11 @@ LATHE_DEVICE void score_tile(const u8* k_cache, const f32* query, f32* score, i6
   }
 }
 
-template <class Kv>
+// `pages`: null where the positions are one after the other, which kPaged says.
+template <class Kv, bool kPaged>
 LATHE_DEVICE void attention(const f32* q, const u8* k_cache, const u8* v_cache, const i32* position,
-                            f32* partial, int heads, int kv_heads, int head_dim, int window,
-                            int splits, int warps, f32 scale) {
+                            const i32* pages, f32* partial, int heads, int kv_heads, int head_dim,
+                            int window, int splits, int warps, f32 scale) {
   const int group = heads / kv_heads;
   const int per_block = attention_heads(group, head_dim);
   const int blocks_per_kv = ceil_div(group, per_block);
@@ -91,13 +92,21 @@ LATHE_DEVICE void attention(const f32* q, const u8* k_cache, const u8* v_cache, 
     for (int e = 0; e < kAttentionMaxPairs * 2; ++e) acc[h][e] = 0;
   }
 
+  int entries = 0;  // of the warp's next tile
+  if constexpr (kPaged) entries = page_entries(pages, begin + warp_index() * kWarp, begin, end - 1);
   LATHE_UNROLL(1)
   for (int tile = begin + warp_index() * kWarp; tile < end; tile += threads) {
     const int own = tile + lane_index();
     const int safe = min_int(own, end - 1);
+    int own_row = safe;
+    if constexpr (kPaged) {
+      own_row = row_of_entries(entries, tile, safe);
+      entries = page_entries(pages, tile + threads, begin, end - 1);
+    }
     f32 score[kAttentionMaxHeads];
-    score_tile<Kv>(k_cache, query, score, (static_cast<i64>(safe) * kv_heads + kv_head) * head_dim,
-                   head_dim, per_block);
+    score_tile<Kv>(k_cache, query, score,
+                   (static_cast<i64>(own_row) * kv_heads + kv_head) * head_dim, head_dim,
+                   per_block);
     LATHE_UNROLL(8)
     for (int h = 0; h < kAttentionMaxHeads; ++h) {
       if (h >= per_block) break;
@@ -115,7 +124,9 @@ LATHE_DEVICE void attention(const f32* q, const u8* k_cache, const u8* v_cache, 
     const int count = min_int(kWarp, end - tile);
     LATHE_UNROLL(2)
     for (int j = 0; j < count; ++j) {
-      const i64 row = (static_cast<i64>(tile + j) * kv_heads + kv_head) * head_dim;
+      int place = tile + j;
+      if constexpr (kPaged) place = static_cast<int>(shuffle(static_cast<u32>(own_row), j));
+      const i64 row = (static_cast<i64>(place) * kv_heads + kv_head) * head_dim;
       f32 value[kAttentionMaxPairs * 2];
       LATHE_UNROLL(4)
       for (int d = 0; d < kAttentionMaxPairs; ++d) {
@@ -185,12 +196,23 @@ LATHE_DEVICE void attention(const f32* q, const u8* k_cache, const u8* v_cache, 
   LATHE_OP name(const f32* q, const u8* k_cache, const u8* v_cache, const i32* position,     \
                 f32* partial, int heads, int kv_heads, int head_dim, int window, int splits, \
                 int warps, f32 scale) {                                                      \
-    attention<Kv>(q, k_cache, v_cache, position, partial, heads, kv_heads, head_dim, window, \
-                  splits, warps, scale);                                                     \
+    attention<Kv, false>(q, k_cache, v_cache, position, nullptr, partial, heads, kv_heads,   \
+                         head_dim, window, splits, warps, scale);                            \
   }
 
 LATHE_ATTENTION_OP(attention_f32, KvF32)
 LATHE_ATTENTION_OP(attention_f16, KvF16)
+
+#define LATHE_PAGEDATTENTION_OP(name, Kv)                                                          \
+  LATHE_OP name(const f32* q, const u8* k_cache, const u8* v_cache, const i32* position,           \
+                const i32* pages, f32* partial, int heads, int kv_heads, int head_dim, int window, \
+                int splits, int warps, f32 scale) {                                                \
+    attention<Kv, true>(q, k_cache, v_cache, position, pages, partial, heads, kv_heads, head_dim,  \
+                        window, splits, warps, scale);                                             \
+  }
+
+LATHE_PAGEDATTENTION_OP(attention_f32_paged, KvF32)
+LATHE_PAGEDATTENTION_OP(attention_f16_paged, KvF16)
 
 // partial[heads][splits][head_dim + 2] (weighted values, maximum, sum of weights) -> y.
 LATHE_OP attention_merge(const f32* partial, f32* y, int heads, int head_dim, int splits,

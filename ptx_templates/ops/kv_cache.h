@@ -1,9 +1,10 @@
 // Owns the KV cache's element access and the append of one position.
 //
-// Layout of K and of V: [position][kv_heads][head_dim].
+// Layout of K and of V: [position][kv_heads][head_dim], the positions one after the other or in
+// pages (ops/kv_pages.h).
 #pragma once
 
-#include "isa/isa.h"
+#include "ops/kv_pages.h"
 
 namespace lathe::dev {
 
@@ -68,6 +69,26 @@ LATHE_OP kv_append_f32(const f32* k, const f32* v, const i32* position, u8* k_ca
 LATHE_OP kv_append_f16(const f32* k, const f32* v, const i32* position, u8* k_cache, u8* v_cache,
                        int kv_heads, int head_dim, int warps) {
   kv_append<KvF16>(k, v, position, k_cache, v_cache, kv_heads, head_dim, warps);
+}
+
+template <class Kv>
+LATHE_DEVICE void kv_append_paged(const f32* k, const f32* v, const i32* position, const i32* pages,
+                                  u8* k_cache, u8* v_cache, int kv_heads, int head_dim, int warps) {
+  const int i = block_x() * warps * kWarp + thread_index();
+  const int width = kv_heads * head_dim;
+  if (i >= width) return;
+  const i64 at = static_cast<i64>(paged_row(pages, *position)) * width + i;
+  Kv::store(k_cache, at, k[i]);
+  Kv::store(v_cache, at, v[i]);
+}
+
+LATHE_OP kv_append_f32_paged(const f32* k, const f32* v, const i32* position, const i32* pages,
+                             u8* k_cache, u8* v_cache, int kv_heads, int head_dim, int warps) {
+  kv_append_paged<KvF32>(k, v, position, pages, k_cache, v_cache, kv_heads, head_dim, warps);
+}
+LATHE_OP kv_append_f16_paged(const f32* k, const f32* v, const i32* position, const i32* pages,
+                             u8* k_cache, u8* v_cache, int kv_heads, int head_dim, int warps) {
+  kv_append_paged<KvF16>(k, v, position, pages, k_cache, v_cache, kv_heads, head_dim, warps);
 }
 
 }  // namespace lathe::dev

@@ -104,6 +104,9 @@ LATHE_SHAPE int kv_row_bytes(int value_bytes, int head_dim) {
   return kv_position_bytes(value_bytes, head_dim);
 }
 
+// Positions of a page of a KV cache that lies in pages (ops/kv_pages.h).
+enum : int { kPagePositions = 16 };
+
 enum : int {
   kAttendShared = 16384,      // bytes of shared memory a block of fused attention makes do with
   kAttendAlone = 128 * 1024,  // bytes of K and V that one block takes alone sooner than with others

@@ -134,9 +134,10 @@ struct MatvecOperands {
 };
 
 struct AttendOperands {
-  enum : int { appends = 1 };  // the token's key and value are not in the cache yet
-  const f32* qkv;              // heads queries, kv_heads keys, kv_heads values, each head_dim long
-  const f32* q_norm;           // weights of head_dim values, or null for no norm; k_norm likewise
+  // The token's key and value are not in the cache yet, whose positions are one after the other.
+  enum : int { appends = 1, paged = 0 };
+  const f32* qkv;     // heads queries, kv_heads keys, kv_heads values, each head_dim long
+  const f32* q_norm;  // weights of head_dim values, or null for no norm; k_norm likewise
   const f32* k_norm;
   const f32* frequencies;  // as in ops/rope.h
   u8* k_cache;             // as in ops/kv_rows.h, at multiples of 16

@@ -19,14 +19,15 @@ struct Parameter {
   Access access;
   Element element;
   int alignment;
-  bool per_position, may_alias, scratch;
+  bool per_position, may_alias, scratch, per_page;
 };
 
 Parameter parameter_of(const lathe_parameter& c) {
   return {c.name,           c.bytes,
           Access(c.access), Element(c.element),
           c.alignment,      c.per_position != 0,
-          c.may_alias != 0, c.scratch != 0};
+          c.may_alias != 0, c.scratch != 0,
+          c.per_page != 0};
 }
 
 std::vector<Parameter> parameters_of(const api::Key& key) {
@@ -75,13 +76,15 @@ void bind_values(nb::module_& module) {
   nb::class_<Parameter>(module, "Parameter", "One device pointer that a kernel takes.")
       .def_ro("name", &Parameter::name)
       .def_ro("bytes", &Parameter::bytes,
-              "That the kernel may touch; of a KV cache, per cached position.")
+              "That the kernel may touch; of a KV cache, per cached position; of a table of its\n"
+              "pages, per page of the sequences.")
       .def_ro("access", &Parameter::access)
       .def_ro("element", &Parameter::element)
       .def_ro("alignment", &Parameter::alignment, "Of the address, in bytes.")
       .def_ro("per_position", &Parameter::per_position)
       .def_ro("may_alias", &Parameter::may_alias)
-      .def_ro("scratch", &Parameter::scratch);
+      .def_ro("scratch", &Parameter::scratch)
+      .def_ro("per_page", &Parameter::per_page);
 }
 
 void bind_emission(nb::module_& module) {

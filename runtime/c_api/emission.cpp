@@ -74,7 +74,9 @@ lathe_status lathe_key_get_parameter(const lathe_key* key, std::int32_t index,
                          .alignment = param.alignment,
                          .per_position = param.per_position,
                          .may_alias = param.may_alias,
-                         .scratch = param.scratch},
+                         .scratch = param.scratch,
+                         .per_page = param.per_page,
+                         .reserved = 0},
                         parameter, "lathe_parameter");
   });
 }

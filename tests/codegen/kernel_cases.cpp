@@ -243,6 +243,10 @@ std::string Family::name() const {
 std::vector<KernelCase> kernel_cases(const Family& family) {
   std::vector<KernelCase> out;
   kAddCases[static_cast<std::size_t>(family.type)](family, out);
+  // All again with a KV cache in pages.
+  if (!row(family.type).uses("paged")) return out;
+  for (std::size_t i = 0, in_a_row = out.size(); i < in_a_row; ++i)
+    out.push_back(in_pages(out[i], i));
   return out;
 }
 
@@ -267,8 +271,10 @@ std::vector<KernelKey> representative_keys(const Family& family) {
        {"k4096.n4096.res", "k14336.n4096.w8.r4.bias", "k4096.n4096.b_f16.scaled",
         "k4096.n4096.w8.r2.b_q8_1", "k4096.n4096.w8.r2.b_q8_k"}},
       {KernelType::rope, {"h32.d128.rot128.halves", "h9.d80.rot32"}},
-      {KernelType::kv_append, {"kvh8.d128"}},
-      {KernelType::attention, {"h32.kvh8.d128.s16.scale88388346e-9", "h8.kvh1.d256.win512.s16"}},
+      {KernelType::kv_append, {"kvh8.d128", "kvh8.d128.paged"}},
+      {KernelType::attention,
+       {"h32.kvh8.d128.s16.scale88388346e-9", "h8.kvh1.d256.win512.s16",
+        "h32.kvh8.d128.s16.scale88388346e-9.paged"}},
       {KernelType::attention_merge, {"h32.d128.s16"}},
       {KernelType::glu, {"n14336", "n14336.gelu_tanh"}},
       {KernelType::argmax, {"n128256.s64.w8", "n128256.s64.w8.masked"}},
@@ -296,10 +302,13 @@ std::vector<KernelKey> representative_keys(const Family& family) {
       {KernelType::append_tokens,
        {"m512.h32.kvh8.d128.rot128.w8.scale88388346e-9",
         "m17.h4.kvh1.d256.rot256.w3.eps1e-6.qknorm.halves",
-        "m32.h32.kvh8.d128.rot128.w8.scale88388346e-9.batched"}},
-      {KernelType::attend_tokens, {"m512.h4.kvh1.d256.win512.w8", "m512.h32.kvh8.d128.w8"}},
+        "m32.h32.kvh8.d128.rot128.w8.scale88388346e-9.batched",
+        "m32.h32.kvh8.d128.rot128.w8.scale88388346e-9.batched.paged"}},
+      {KernelType::attend_tokens,
+       {"m512.h4.kvh1.d256.win512.w8", "m512.h32.kvh8.d128.w8", "m512.h32.kvh8.d128.w8.paged"}},
       {KernelType::attend_rows,
-       {"m32.h32.kvh8.d128.w4.bl396.s33", "m32.h28.kvh4.d128.win512.w8.s33"}},
+       {"m32.h32.kvh8.d128.w4.bl396.s33", "m32.h28.kvh4.d128.win512.w8.s33",
+        "m32.h32.kvh8.d128.w4.bl396.s33.paged", "m32.h28.kvh4.d128.win512.w8.s33.paged"}},
       {KernelType::gemm_operand, {"k4096.n4096.w8", "k4096.n4096.b_bf16.w8", "k77.n5.w1"}},
       {KernelType::gemm,
        {"k4096.n4096.m4096.w9.bl132.grouped", "k4096.n4096.m4096.w8",

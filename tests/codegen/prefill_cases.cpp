@@ -131,6 +131,7 @@ void append_tokens_cases(const Family& family, Cases& out) {
   batch(1, {1});
   batch(6, {5, 0, 0, 100, 2, 0});
   batch(12, {1, 1, 1});
+  batch(15, {16, 17, 0, 32, 48, 0});  // what pages begin and end with
   batch(20, {300, 7, 64, 0, 0, 0, 0, 1, 33});
 }
 
@@ -160,6 +161,8 @@ void attend_tokens_cases(const Family& family, Cases& out) {
   add(64, 130, 60, 50);
   add(128, 65, 300, 100);
   add(32, 64, 64, 0);
+  add(64, 17, 15, 16);
+  add(128, 3, 95, 33);
 }
 
 void attend_rows_cases(const Family& family, Cases& out) {
@@ -189,6 +192,8 @@ void attend_rows_cases(const Family& family, Cases& out) {
   add(256, 3, 300, {700, 64, 65, 66, 0});
   add(64, 8, 0, {1030, 1, 513});
   add(128, 16, 0, {520});
+  add(64, 2, 16, {16, 17, 0, 48, 49, 31});  // what pages begin and end with
+  add(32, 1, 5, {16, 33, 130});
   // More tokens than lanes look for work at once.
   add(32, 2, 0, {9, 8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 8, 7, 6, 5, 4,
                  3, 2, 1, 9, 8, 7, 6, 5, 4, 3, 2, 1, 9, 8, 7, 6, 5, 40});

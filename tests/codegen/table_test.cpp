@@ -67,6 +67,7 @@ TEST_P(TableTest, ParametersAreStated) {
       EXPECT_GT(param.bytes, 0) << c.text() << " " << param.name;
       EXPECT_TRUE(param.alignment == 4 || param.alignment == 16);
       EXPECT_EQ(param.per_position, param.element == Element::kv);
+      EXPECT_EQ(param.per_page, std::string_view("pages") == param.name);
       EXPECT_TRUE(!param.may_alias || param.access == Access::read);
       const bool counts = std::string_view("counters") == param.name;
       outputs += param.access != Access::read && !param.scratch && !counts;
@@ -284,6 +285,7 @@ TEST(KernelTable, ChecksNameTheField) {
       {"attend_rows.f16.h8.kvh2.d64.m4.s129", "splits"},
       {"attend_rows.f16.h16.kvh1.d64.m4.w5", "warps"},
       {"attend_rows.f16.h8.kvh2.d64.m4.w16", "warps"},
+      {"attend.f16.h8.kvh2.d64.rot64.paged", "paged"},
       {"top_k.f32.n4.s5", "splits"},
       {"top_k.f32.n64.w17", "warps"},
       {"top_k.f32.n64.m2", "tokens"},

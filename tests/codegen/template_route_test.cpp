@@ -309,7 +309,8 @@ TEST(TemplateRoute, RefusesWhatNoTemplateCovers) {
        {"gemv.q4_k.k4096.n4096.scaled", "gemv.q4_k.k4096.n4096.r5", "gemv.q4_0.k4096.n4096",
         "gemv.f16.k64.n64", "embed.q5_k.k4096.n4096", "embed.q4_k.k4096.n4096.tiles",
         "top_k.f32.n1000.m2.s4.batched", "top_k.f32.n1000.s4.masked", "argmax.f32.n1000.s4.masked",
-        "gemv.q4_k.k4096.n4096.b_q8_1"}) {
+        "gemv.q4_k.k4096.n4096.b_q8_1", "kv_append.f16.kvh8.d128.paged",
+        "attention.f16.h32.kvh8.d128.s16.paged"}) {
     const Result<Ptx> ptx = emit(*parse_key(text), *parse_target("sm_90a"), Route::text, compilers);
     ASSERT_FALSE(ptx) << text;
     EXPECT_EQ(ptx.error().code, Code::not_eligible) << text;

@@ -71,13 +71,16 @@ typedef struct lathe_key_info {
 typedef struct lathe_parameter {
   size_t struct_size;
   const char* name;
-  int64_t bytes;         // that the kernel may touch; of a KV cache, per cached position
-  int32_t access;        // LATHE_ACCESS_...
-  int32_t element;       // LATHE_ELEMENT_...
-  int32_t alignment;     // of the address, in bytes
+  int64_t bytes;      // that the kernel may touch; of a KV cache, per cached position; of a table
+                      // of its pages, per page of the sequences
+  int32_t access;     // LATHE_ACCESS_...
+  int32_t element;    // LATHE_ELEMENT_...
+  int32_t alignment;  // of the address, in bytes
   int32_t per_position;  // 1: `bytes` counts per cached position
   int32_t may_alias;     // 1: may be the buffer of an output too; others are distinct from those
   int32_t scratch;       // 1: what it holds after the launch means nothing
+  int32_t per_page;      // 1: `bytes` counts per page of 16 positions
+  int32_t reserved;      // 0
 } lathe_parameter;
 
 // LATHE_INVALID_ARGUMENT names the part that does not parse, LATHE_UNSUPPORTED or the like why no

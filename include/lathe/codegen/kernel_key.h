@@ -63,6 +63,10 @@ inline constexpr int kMaxStages = 8;
 // The most tokens of a chunk.
 inline constexpr int kMostChunkTokens = 8192;
 
+// Positions of a page of a KV cache that lies in pages. Page p is positions 16 p and on of the
+// cache; a table has an i32 for each page of a sequence, in the order of its positions.
+inline constexpr int kPagePositions = 16;
+
 struct KernelKey {
   KernelType type = KernelType::gemv;
   Format format = Format::f32;  // weights; of the KV cache; quantize: of the result
@@ -108,6 +112,7 @@ struct KernelKey {
   bool joined = false;   // matvec: x is normed and added to the residual stream before that
   bool qk_norm = false;  // attend: q and k are normed per head before they rotate
   bool batched = false;  // append_tokens, top_k, sample: each token has a sequence of its own
+  bool paged = false;    // of a KV cache: it lies in pages of kPagePositions, which a table names
   bool masked = false;   // argmax, top_k: a bit for each value says whether it may be chosen
   Pairing pairing = Pairing::adjacent;
   Activation activation = Activation::silu;

@@ -54,7 +54,8 @@ struct Param {
   const char* name;
   Access access;
   Element element;
-  // Bytes the kernel may touch. For KV caches: per cached position.
+  // Bytes the kernel may touch. For KV caches: per cached position. For a table of pages: per page
+  // of the sequences.
   std::int64_t bytes;
   int alignment;  // of a custom kernel's argument 0: a value and no pointer
   bool per_position = false;
@@ -63,6 +64,7 @@ struct Param {
   // What it holds after the launch means nothing to anyone.
   bool scratch = false;
   Matrix matrix = {};
+  bool per_page = false;
 
   // Bytes of the argument as oracles take it: tiles that a kernel reads are blocks there.
   std::int64_t oracle_bytes() const {
