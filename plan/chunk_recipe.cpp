@@ -35,6 +35,7 @@ class ChunkRecipe {
       : from_(from),
         grouped_(grouped && !batch),
         batch_(batch),
+        paged_(from.options.kv_pages > 0),
         tokens_(batch ? batch->rows : from.options.chunk),
         selector_(from.options),
         head_(steps_.scratch(head_bytes(from, batch) / 4)) {}
@@ -206,9 +207,11 @@ class ChunkRecipe {
       given.push_back(operand("k_norm"));
     }
     wanted.batched = batch_ != nullptr;
+    wanted.paged = paged_;
     given.push_back(operand("frequencies"));
     given.push_back(chunk());
     if (batch_) given.push_back(places());
+    if (paged_) given.push_back(StepList::pages());
     for (const Operand& next : {operand("k_cache"), operand("v_cache"), queries_})
       given.push_back(next);
     add("_append", wanted, std::move(given));
@@ -226,6 +229,8 @@ class ChunkRecipe {
       wanted.splits = key().splits;
       given.push_back(places());
     }
+    wanted.paged = paged_;
+    if (paged_) given.push_back(StepList::pages());
     wanted = selector_.tuned(wanted);
     given.push_back(operand("k_cache"));
     given.push_back(operand("v_cache"));
@@ -255,6 +260,7 @@ class ChunkRecipe {
   const Plan& from_;
   const bool grouped_;
   const BatchShape* const batch_;
+  const bool paged_;
   const int tokens_;
   StepList steps_;
   Selector selector_;

@@ -25,8 +25,10 @@ std::vector<Touch> touches(const Step& step) {
   std::vector<Touch> out;
   for (std::size_t i = 0; i < params.size(); ++i) {
     const Operand& operand = step.operands[i];
-    // A layer's KV cache counts as a whole; weights and tables are never written.
-    if (operand.place == Place::weight || operand.place == Place::table) continue;
+    // A layer's KV cache counts as a whole; weights, tables and the table of pages are not written.
+    if (operand.place == Place::weight || operand.place == Place::table ||
+        operand.place == Place::pages)
+      continue;
     const bool cache = operand.place == Place::kv_k || operand.place == Place::kv_v;
     out.push_back({operand.place, operand.index, cache ? 0 : operand.offset,
                    cache ? 1 : operand.offset + operand.bytes, params[i].access != Access::read});

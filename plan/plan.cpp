@@ -33,6 +33,7 @@ void count_operands(const Step& step, PlanCounts& counts) {
         break;
       case Place::kv_k:
       case Place::kv_v:
+      case Place::pages:
         break;
       case Place::table:
       case Place::scratch:
@@ -60,8 +61,21 @@ KernelKey WeightSlot::retile_key() const {
   return key;
 }
 
+std::int64_t Plan::kv_positions() const {
+  if (options.kv_pages > 0) return std::int64_t{options.kv_pages} * kPagePositions;
+  return std::int64_t{options.sequences} * options.context;
+}
+
 std::int64_t Plan::kv_bytes_per_layer() const {
-  return std::int64_t{options.sequences} * options.context * kv_position_bytes(*this);
+  return kv_positions() * kv_position_bytes(*this);
+}
+
+int Plan::pages_per_sequence() const {
+  return (options.context + kPagePositions - 1) / kPagePositions;
+}
+
+std::int64_t Plan::page_table_bytes() const {
+  return options.kv_pages > 0 ? std::int64_t{options.sequences} * pages_per_sequence() * 4 : 0;
 }
 
 std::int64_t Plan::kv_bytes_read(int length) const {

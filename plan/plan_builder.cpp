@@ -18,6 +18,8 @@ namespace lathe {
 namespace {
 
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 30;
+// Whose positions have numbers below 2^31.
+constexpr int kMostPages = std::numeric_limits<int>::max() / kPagePositions;
 
 // Like `part`, with its layers counted.
 Result<ModelPart> resolve(ModelPart part, const ModelSpec& spec) {
@@ -80,6 +82,12 @@ Result<PlanOptions> resolve(PlanOptions options, const ModelSpec& spec) {
         fmt::format("sequences is {}; it must be 1 to {}, and times {} positions less than "
                     "2^31",
                     options.sequences, kMostSequences, options.context),
+        {}};
+  }
+  if (options.kv_pages < 0 || options.kv_pages > kMostPages) {
+    return Error{
+        Code::invalid_argument,
+        fmt::format("kv_pages is {}; it must be 0 (no pages) to {}", options.kv_pages, kMostPages),
         {}};
   }
   if (options.chunk < 0 || options.chunk > kMostChunkTokens) {

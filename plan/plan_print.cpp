@@ -28,6 +28,8 @@ const char* place_name(Place place) {
       return "control";
     case Place::counters:
       return "counters";
+    case Place::pages:
+      return "pages";
   }
   return "unknown";
 }
@@ -49,6 +51,8 @@ std::string operand_text(const Plan& plan, const Operand& operand) {
       return fmt::format("control+{}", operand.offset);
     case Place::counters:
       return fmt::format("counters+{}", operand.offset);
+    case Place::pages:
+      return "pages";
   }
   return {};
 }
@@ -132,7 +136,8 @@ std::string Plan::to_text() const {
       fmt::format("{} {}: {} layers, hidden {}, ffn {}, {} heads of {} ({} KV), vocabulary {}\n",
                   spec.architecture, spec.name, spec.layers, spec.hidden, spec.ffn, spec.heads,
                   spec.head_dim, spec.kv_heads, spec.vocab);
-  text += fmt::format("context {}, KV cache {}\n\n", options.context, row(options.kv).name);
+  text += fmt::format("context {}, KV cache {}{}\n\n", options.context, row(options.kv).name,
+                      options.kv_pages > 0 ? fmt::format(" in {} pages", options.kv_pages) : "");
   text += fmt::format("{:>5}  {:<{}}  {:<{}}  {:>11}  operands\n", "step", "label", label_width,
                       "kernel", key_width, "bytes");
   for (std::size_t i = 0; i < steps.size(); ++i) {

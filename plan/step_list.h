@@ -21,6 +21,7 @@ class StepList {
   static Operand table(const std::vector<Table>& tables, int index);
   static Operand kv_k(int layer) { return {Place::kv_k, layer, 0, 0}; }
   static Operand kv_v(int layer) { return {Place::kv_v, layer, 0, 0}; }
+  static Operand pages() { return {Place::pages, 0, 0, 0}; }
   static Operand token();
   static Operand position();
   static Operand sampled();

@@ -87,6 +87,7 @@ Result<void> CudaBatch::prepare(const SessionOptions& options) {
   report_.borrowed_bytes = memory_->borrowed_bytes();
   report_.upload_seconds = uploading.seconds();
 
+  cache_.emplace(decoding_, memory_->addresses(), driver(), stream_);
   LATHE_ASSIGN(const Selected executor, choose_batch_executor(options.executor, decoding_));
   LATHE_ASSIGN(const ExecutorKind kind, executor_by_name(executor.value));
   for (BatchLaunches& rows : rows_) {
@@ -114,6 +115,7 @@ Result<void> CudaBatch::prepare(const SessionOptions& options) {
   LATHE_ASSIGN(host_logits_, allocate_pinned(context(), vocab_bytes, "logits"));
   head_.resize(std::size_t(rows_.back().plan.shape.bytes()));
   fed_.reserve(std::size_t(most_rows_));
+  ranges_.reserve(std::size_t(most_rows_));
   LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
   report_notes(*device_, decoding_, report_);
   return {};
@@ -146,6 +148,7 @@ Result<std::unique_ptr<Batch>> open_batch(std::shared_ptr<const GgufFile> file,
   PlanOptions wanted = options.session.plan;
   wanted.fusion = Fusion::automatic;
   wanted.sequences = options.sequences;
+  wanted.kv_pages = options.kv_pages;
   LATHE_ASSIGN(Plan plan, plan_for(*device, *file, wanted));
   if (plan.options.fusion != Fusion::full)
     return Error{

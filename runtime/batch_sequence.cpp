@@ -23,6 +23,13 @@ Result<int> BatchSequences::join(const SamplingState& rules) {
   return int(free - all_.begin());
 }
 
+int BatchSequences::with_origin(std::uint64_t snapshot) const {
+  const auto found = std::ranges::find_if(all_, [&](const BatchSequence& each) {
+    return each.joined() && each.origin().snapshot == snapshot;
+  });
+  return found == all_.end() ? -1 : int(found - all_.begin());
+}
+
 Result<const BatchSequence*> BatchSequences::find(int sequence) const {
   if (sequence >= 0 && sequence < std::ssize(all_) && all_[std::size_t(sequence)].joined())
     return &all_[std::size_t(sequence)];

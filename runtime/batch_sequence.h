@@ -23,6 +23,7 @@ class BatchSequence {
     joined_ = true;
     state_ = rules;
     tokens_.clear();
+    origin_ = {};
   }
   void leave() { joined_ = false; }
 
@@ -34,6 +35,7 @@ class BatchSequence {
   }
   // Forgets the tokens from `length` on.
   void cut(std::size_t length) {
+    if (length < std::size_t(origin_.length)) origin_ = {};
     tokens_.resize(length);
     remember_all();
   }
@@ -41,6 +43,14 @@ class BatchSequence {
     tokens_.assign(tokens.begin(), tokens.end());
     remember_all();
   }
+
+  // The snapshot that its first positions are, to the bit, where that is known.
+  struct Origin {
+    std::uint64_t snapshot = 0;  // 0: none
+    int length = 0;
+  };
+  const Origin& origin() const { return origin_; }
+  void set_origin(const Origin& origin) { origin_ = origin; }
 
   bool is_greedy() const { return state_.temperature == 0 && state_.repeat_penalty == 1; }
   // For a token at position tokens().size().
@@ -58,6 +68,7 @@ class BatchSequence {
   bool joined_ = false;
   std::vector<std::int32_t> tokens_;
   SamplingState state_;
+  Origin origin_;
 };
 
 class BatchSequences {
@@ -76,6 +87,8 @@ class BatchSequences {
   Result<BatchSequence*> find(int sequence);
   Result<const BatchSequence*> find(int sequence) const;
   BatchSequence& at(int sequence) { return all_[std::size_t(sequence)]; }
+  // One whose first positions are this snapshot; -1: there is none.
+  int with_origin(std::uint64_t snapshot) const;
 
   Result<void> check_token(int sequence, std::int32_t token) const;
   // `more` positions fit.

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lathe/codegen/kernel_table.h"
 
 namespace lathe {
@@ -54,6 +56,8 @@ Located locate(const Plan& plan, const Operand& operand, const Addresses& at, Al
       return within(at.control, sizeof(ControlBlock));
     case Place::counters:
       return within(at.counters, plan.counter_bytes);
+    case Place::pages:
+      return {at.pages, plan.page_table_bytes()};
   }
   return {};
 }
@@ -90,10 +94,13 @@ Result<BoundPlan> BoundPlan::bind(const Plan& plan, const Addresses& addresses,
     for (std::size_t i = 0; i < params.size(); ++i) {
       const Param& param = params[i];
       const Located located = locate(plan, step.operands[i], addresses, alignment);
-      const std::int64_t positions = param.per_position ? plan.options.context : 1;
+      const std::int64_t times =
+          param.per_position ? std::min<std::int64_t>(plan.options.context, plan.kv_positions())
+          : param.per_page   ? std::int64_t{plan.options.sequences} * plan.pages_per_sequence()
+                             : 1;
       if (located.address == 0) return unbound(plan, step, param.name, "is not bound");
       const std::int64_t bytes =
-          (alignment == Alignment::kernel ? param.bytes : param.oracle_bytes()) * positions;
+          (alignment == Alignment::kernel ? param.bytes : param.oracle_bytes()) * times;
       if (located.bytes < bytes) {
         return unbound(
             plan, step, param.name,

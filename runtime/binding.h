@@ -20,6 +20,7 @@ struct Addresses {
   std::uint64_t scratch = 0;
   std::uint64_t control = 0;
   std::uint64_t counters = 0;
+  std::uint64_t pages = 0;  // of a KV cache in pages
 };
 
 // Kernels want the alignment their parameters state; the oracles only that of their elements, for

@@ -29,12 +29,19 @@ Result<void> CudaBatch::feed(int sequence, std::span<const std::int32_t> tokens)
   LATHE_ASSIGN(BatchSequence * of, sequences_.find(sequence));
   for (const std::int32_t token : tokens) LATHE_TRY(sequences_.check_token(sequence, token));
   LATHE_TRY(sequences_.check_room(sequence, std::int64_t(tokens.size())));
+  const int length = int(of->tokens().size());
+  const PositionRange whole{sequence, length, length + int(tokens.size())};
+  LATHE_TRY(cache_->check({&whole, 1}));
   const TraceRange range("feed sequence");
   LATHE_ASSIGN(ContextScope scope, context().enter());
   LATHE_TRY(check_stream_not_capturing(driver(), stream_, "the reading of a prompt"));
   if (prefill_ && tokens.size() >= kFewTokens) {
     reading_ = true;
-    LATHE_TRY(prefill_->read(tokens, int(of->tokens().size()), first_row(sequence)));
+    LATHE_TRY(cache_->make({&whole, 1}));
+    if (Result<void> read = prefill_->read(tokens, length, cache_->first_row(sequence)); !read) {
+      cut(sequence, length);
+      return read;
+    }
     of->append(tokens);
     return {};
   }
@@ -56,14 +63,34 @@ Result<void> CudaBatch::rollback(int sequence, int length) {
                  fmt::format("Sequence {} has {} positions; it cannot go back to {}.", sequence,
                              of->tokens().size(), length),
                  {}};
-  of->cut(std::size_t(length));
+  cut(sequence, length);
   return {};
+}
+
+void CudaBatch::cut(int sequence, int length) {
+  sequences_.at(sequence).cut(std::size_t(length));
+  cache_->cut(sequence, length);
+}
+
+std::span<const PositionRange> CudaBatch::ranges_of(std::span<const BatchRow> rows) {
+  ranges_.clear();
+  for (const BatchRow& row : rows) {
+    const auto found = std::ranges::find(ranges_, row.sequence, &PositionRange::sequence);
+    if (found != ranges_.end()) {
+      ++found->end;
+      continue;
+    }
+    const int length = int(sequences_.at(row.sequence).tokens().size());
+    ranges_.push_back({row.sequence, length, length + 1});
+  }
+  return ranges_;
 }
 
 Result<void> CudaBatch::launch(std::span<const BatchRow> rows) {
   const auto fits = std::ranges::find_if(
       rows_, [&](const BatchLaunches& r) { return r.plan.shape.rows >= std::ssize(rows); });
   const BatchShape& shape = fits->plan.shape;
+  LATHE_TRY(cache_->make(ranges_of(rows)));
   const auto put = [&](std::int64_t at, std::size_t i, const auto& value) {
     std::memcpy(head_.data() + std::size_t(at) + i * sizeof value, &value, sizeof value);
   };
@@ -73,7 +100,7 @@ Result<void> CudaBatch::launch(std::span<const BatchRow> rows) {
     BatchSequence& of = sequences_.at(rows[i].sequence);
     put(sizeof(PrefillChunk), i, rows[i].token);
     put(shape.places_at(), i,
-        BatchPlace{std::int32_t(of.tokens().size()), first_row(rows[i].sequence)});
+        BatchPlace{std::int32_t(of.tokens().size()), cache_->first_row(rows[i].sequence)});
     put(shape.sampling_at(), i, of.state());
     drawn |= !of.is_greedy();
     of.append(std::span(&rows[i].token, 1));
@@ -100,10 +127,8 @@ Result<void> CudaBatch::send(const BatchLaunches& rows, std::int64_t bytes) {
 }
 
 void CudaBatch::take_back(std::span<const BatchRow> rows) {
-  for (const BatchRow& row : rows) {
-    BatchSequence& of = sequences_.at(row.sequence);
-    of.cut(of.tokens().size() - 1);
-  }
+  for (const BatchRow& row : rows)
+    cut(row.sequence, int(sequences_.at(row.sequence).tokens().size()) - 1);
   drawn_ = true;
   last_ = nullptr;
   last_rows_ = logits_rows_ = 0;
@@ -117,6 +142,7 @@ Result<void> CudaBatch::fetch(const PinnedBuffer& to, std::int64_t offset, std::
 
 Result<std::span<const std::int32_t>> CudaBatch::step(std::span<const BatchRow> rows) {
   LATHE_TRY(sequences_.check_rows(rows, most_rows_));
+  LATHE_TRY(cache_->check(ranges_of(rows)));
   const TraceRange range("step of a batch");
   LATHE_ASSIGN(ContextScope scope, context().enter());
   LATHE_TRY(check_stream_not_capturing(driver(), stream_,
@@ -172,15 +198,55 @@ Result<KvAccess> CudaBatch::kv(int sequence) {
     LATHE_TRY(wait());
     return move_on_device(driver(), stream_, copies, way);
   };
-  return KvAccess(decoding_, memory_->addresses(), first_row(sequence), of->tokens(), move);
+  return KvAccess(decoding_, memory_->addresses(), cache_->places(sequence), of->tokens(), move);
+}
+
+Result<void> CudaBatch::make(const PositionRange& range) {
+  if (!cache_->is_paged()) return {};
+  LATHE_ASSIGN(ContextScope scope, context().enter());
+  LATHE_TRY(check_stream_not_capturing(driver(), stream_, "the moving of keys and values"));
+  return cache_->make({&range, 1});
+}
+
+Result<void> CudaBatch::write_kv(int sequence, const KvRange& range,
+                                 std::span<const float> values) {
+  LATHE_ASSIGN(const KvAccess caches, kv(sequence));
+  LATHE_TRY(caches.check_range(range, values.size()));
+  const PositionRange written{sequence, range.first, range.first + range.positions};
+  LATHE_TRY(cache_->check({&written, 1}));
+  LATHE_TRY(make(written));
+  BatchSequence& of = sequences_.at(sequence);
+  if (range.first < of.origin().length) of.set_origin({});
+  return caches.write(range, values);
+}
+
+Result<KvSnapshot> CudaBatch::snapshot(int sequence, int length) {
+  LATHE_ASSIGN(const KvAccess caches, kv(sequence));
+  LATHE_ASSIGN(KvSnapshot taken, caches.snapshot(length, *file_));
+  sequences_.at(sequence).set_origin({KvAccess::number_of(taken), length});
+  return taken;
 }
 
 Result<void> CudaBatch::restore(int sequence, const KvSnapshot& snapshot) {
+  LATHE_ASSIGN(const KvAccess before, kv(sequence));
+  LATHE_TRY(before.check(snapshot, *file_));
+  const BatchSequence::Origin origin{KvAccess::number_of(snapshot), snapshot.length()};
+  if (const int other = sequences_.with_origin(origin.snapshot); cache_->is_paged() && other >= 0) {
+    LATHE_TRY(copy(other, sequence, origin.length, 0));
+    sequences_.at(sequence).set_origin(origin);
+    return {};
+  }
+  const PositionRange whole{sequence, 0, origin.length};
+  LATHE_TRY(cache_->check_again(whole));
+  cut(sequence, 0);
+  LATHE_TRY(make(whole));
   LATHE_ASSIGN(const KvAccess caches, kv(sequence));
-  LATHE_TRY(caches.check(snapshot, *file_));
-  sequences_.at(sequence).cut(0);
-  LATHE_TRY(caches.restore(snapshot));
+  if (Result<void> restored = caches.restore(snapshot); !restored) {
+    cut(sequence, 0);
+    return restored;
+  }
   sequences_.at(sequence).take(snapshot.tokens());
+  sequences_.at(sequence).set_origin(origin);
   return {};
 }
 
@@ -188,6 +254,7 @@ Result<int> CudaBatch::fork(int sequence) {
   LATHE_ASSIGN(const BatchSequence* source, sequences_.find(sequence));
   LATHE_ASSIGN(const int other, sequences_.join(source->state()));
   if (Result<void> copied = copy(sequence, other, int(source->tokens().size()), 0); !copied) {
+    cut(other, 0);
     sequences_.at(other).leave();
     return copied.error();
   }
@@ -209,22 +276,11 @@ Result<void> CudaBatch::copy(int from, int to, int length, int first) {
                              to, target->tokens().size(), first, length),
                  {}};
   if (from == to) return rollback(to, length);
+  LATHE_TRY(cache_->check_copy(from, to, first, length));
   LATHE_ASSIGN(ContextScope scope, context().enter());
   LATHE_TRY(check_stream_not_capturing(driver(), stream_, "the copying of a sequence"));
-  target->cut(std::size_t(first));  // a copy that fails half-way leaves nothing of what was there
-  const ModelSpec& spec = decoding_.spec;
-  const std::int64_t row =
-      kv_position_bytes(decoding_.options.kv, std::int64_t{spec.kv_heads} * spec.head_dim);
-  const Addresses& at = memory_->addresses();
-  for (const auto* caches : {&at.kv_k, &at.kv_v}) {
-    for (const std::uint64_t cache : *caches) {
-      if (length == first) continue;
-      LATHE_DRIVER_CALL(driver(), cuMemcpyDtoDAsync,
-                        cache + CUdeviceptr((first_row(to) + first) * row),
-                        cache + CUdeviceptr((first_row(from) + first) * row),
-                        std::size_t((length - first) * row), stream_);
-    }
-  }
+  cut(to, first);  // a copy that fails half-way leaves nothing of what was there
+  LATHE_TRY(cache_->copy(from, to, first, length));
   target->append(
       source->tokens().subspan(std::size_t(first), std::size_t(length) - std::size_t(first)));
   return {};

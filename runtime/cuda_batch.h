@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lathe/runtime/batch.h"
+#include "runtime/batch_cache.h"
 #include "runtime/batch_sequence.h"
 #include "runtime/executor.h"
 #include "runtime/host_choice.h"
@@ -47,13 +48,17 @@ class CudaBatch final : public Batch {
   Result<void> prepare(const SessionOptions& options);
 
   const Plan& plan() const override { return rows_.back().plan.plan; }
-  const SessionReport& report() const override { return report_; }
+  const SessionReport& report() const override {
+    report_.kv_pages_used = cache_->pages_used();
+    return report_;
+  }
   int rows() const override { return most_rows_; }
 
   Result<int> join(const Sampling& sampling) override { return sequences_.join(sampling); }
 
   Result<void> leave(int sequence) override {
     LATHE_ASSIGN(BatchSequence * of, sequences_.find(sequence));
+    cut(sequence, 0);
     of->leave();
     return {};
   }
@@ -82,15 +87,8 @@ class CudaBatch final : public Batch {
     LATHE_ASSIGN(const KvAccess caches, kv(sequence));
     return caches.read(range, values);
   }
-  Result<void> write_kv(int sequence, const KvRange& range,
-                        std::span<const float> values) override {
-    LATHE_ASSIGN(const KvAccess caches, kv(sequence));
-    return caches.write(range, values);
-  }
-  Result<KvSnapshot> snapshot(int sequence, int length) override {
-    LATHE_ASSIGN(const KvAccess caches, kv(sequence));
-    return caches.snapshot(length, *file_);
-  }
+  Result<void> write_kv(int sequence, const KvRange& range, std::span<const float> values) override;
+  Result<KvSnapshot> snapshot(int sequence, int length) override;
   Result<void> restore(int sequence, const KvSnapshot& snapshot) override;
 
   Result<double> read_rate() override {
@@ -106,9 +104,14 @@ class CudaBatch final : public Batch {
   const Context& context() const { return device_->context(); }
   const Driver& driver() const { return device_->driver(); }
   Result<void> wait() const;
-  int first_row(int sequence) const { return sequence * decoding_.options.context; }
 
   Result<KvAccess> kv(int sequence);
+  // Forgets a sequence's positions from `length` on.
+  void cut(int sequence, int length);
+  // What rows are about to write; valid until the next call.
+  std::span<const PositionRange> ranges_of(std::span<const BatchRow> rows);
+  // Has these positions ready to be written, which have been checked.
+  Result<void> make(const PositionRange& range);
   // Puts checked rows on the stream and into their sequences; after an error neither.
   Result<void> launch(std::span<const BatchRow> rows);
   Result<void> send(const BatchLaunches& rows, std::int64_t bytes);
@@ -127,6 +130,7 @@ class CudaBatch final : public Batch {
   Stream own_stream_;
   CUstream stream_ = nullptr;
   std::optional<BoundWeights> memory_;
+  std::optional<BatchCache> cache_;
   std::vector<BatchLaunches> rows_;   // by rising number of rows
   std::unique_ptr<Prefill> prefill_;  // null: prompts are taken as rows of steps
   PinnedBuffer host_sampled_, host_logits_;
@@ -138,9 +142,10 @@ class CudaBatch final : public Batch {
   bool reading_ = false;       // a prompt, since the last step
   int logits_rows_ = 0;        // whose logits are there
   std::vector<BatchRow> fed_;  // a piece of a prompt
+  std::vector<PositionRange> ranges_;
   double read_rate_ = 0;
   bool drawn_ = true;  // whether the device may have sampling states other than greedy ones
-  SessionReport report_;
+  mutable SessionReport report_;  // report() says how many pages are used by now
 };
 
 }  // namespace lathe

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <vector>
 
@@ -63,20 +64,38 @@ std::size_t KvAccess::row_bytes() const {
   return std::size_t(kv_position_bytes(plan_.options.kv, width()));
 }
 
-KvCopy KvAccess::rows_of(KvPart part, int layer, int first, int positions, std::byte* host) const {
+void KvAccess::add_rows(KvPart part, int layer, int first, int positions, std::byte* host,
+                        std::vector<KvCopy>& copies) const {
   const auto& caches = part == KvPart::keys ? addresses_.kv_k : addresses_.kv_v;
-  const std::uint64_t row = std::uint64_t(first_row_) + std::uint64_t(first);
-  return {caches[std::size_t(layer)] + row * row_bytes(), host,
-          std::size_t(positions) * row_bytes()};
+  while (positions > 0) {
+    std::uint64_t row = std::uint64_t(places_.first_row) + std::uint64_t(first);
+    int run = positions;
+    if (!places_.pages.empty()) {
+      const int within = first % kPagePositions;
+      const std::int32_t page = places_.pages[std::size_t(first / kPagePositions)];
+      row = std::uint64_t(page) * kPagePositions + std::uint64_t(within);
+      run = std::min(positions, kPagePositions - within);
+    }
+    const std::size_t bytes = std::size_t(run) * row_bytes();
+    copies.push_back({caches[std::size_t(layer)] + row * row_bytes(), host, bytes});
+    if (host) host += bytes;
+    first += run;
+    positions -= run;
+  }
+}
+
+std::vector<KvCopy> KvAccess::rows_of(const KvRange& range, std::byte* host) const {
+  std::vector<KvCopy> copies;
+  add_rows(range.part, range.layer, range.first, range.positions, host, copies);
+  return copies;
 }
 
 std::vector<KvCopy> KvAccess::all_rows(int positions, std::byte* host) const {
   std::vector<KvCopy> copies;
-  if (positions == 0) return copies;
   for (int layer = 0; layer < plan_.spec.layers; ++layer) {
     for (const KvPart part : {KvPart::keys, KvPart::values}) {
-      copies.push_back(rows_of(part, layer, 0, positions, host));
-      if (host) host += copies.back().bytes;
+      add_rows(part, layer, 0, positions, host, copies);
+      if (host) host += std::size_t(positions) * row_bytes();
     }
   }
   return copies;
@@ -124,8 +143,7 @@ Result<void> KvAccess::read(const KvRange& range, std::span<float> values) const
   if (range.positions == 0) return {};
   return or_no_memory("keys and values on their way to the caller", [&]() -> Result<void> {
     std::vector<std::byte> rows(std::size_t(range.positions) * row_bytes());
-    const KvCopy copy = rows_of(range.part, range.layer, range.first, range.positions, rows.data());
-    LATHE_TRY(move_({&copy, 1}, KvMove::to_host));
+    LATHE_TRY(move_(rows_of(range, rows.data()), KvMove::to_host));
     unpack(rows.data(), range.positions, values.data());
     return {};
   });
@@ -141,8 +159,7 @@ Result<void> KvAccess::write(const KvRange& range, std::span<const float> values
     for (int p = 0; p < range.positions; ++p)
       for (int head = 0; head < key.kv_heads; ++head, from += key.head_dim)
         store_cached(key, from, cache_row(key, rows.data(), p, head));
-    const KvCopy copy = rows_of(range.part, range.layer, range.first, range.positions, rows.data());
-    return move_({&copy, 1}, KvMove::to_cache);
+    return move_(rows_of(range, rows.data()), KvMove::to_cache);
   });
 }
 
@@ -161,13 +178,13 @@ Result<KvCapture> KvAccess::capture(int positions, int most) const {
     const std::size_t of_layer = std::size_t(capture.vectors) * std::size_t(capture.head_dim);
     capture.keys.resize(std::size_t(plan_.spec.layers) * of_layer);
     capture.values.resize(capture.keys.size());
-    std::vector<std::byte> rows(2 * std::size_t(plan_.spec.layers) * std::size_t(needed) *
-                                row_bytes());
-    const std::vector<KvCopy> copies = all_rows(needed, rows.data());
-    LATHE_TRY(move_(copies, KvMove::to_host));
+    const std::size_t parts = 2 * std::size_t(plan_.spec.layers);
+    const std::size_t part_bytes = std::size_t(needed) * row_bytes();
+    std::vector<std::byte> rows(parts * part_bytes);
+    LATHE_TRY(move_(all_rows(needed, rows.data()), KvMove::to_host));
     std::vector<float> unpacked(std::size_t(needed * width()));
-    for (std::size_t i = 0; i < copies.size(); ++i) {
-      unpack(copies[i].host, needed, unpacked.data());
+    for (std::size_t i = 0; i < parts; ++i) {
+      unpack(rows.data() + i * part_bytes, needed, unpacked.data());
       std::vector<float>& to = i % 2 == 0 ? capture.keys : capture.values;
       std::copy_n(unpacked.begin(), of_layer,
                   to.begin() + std::ptrdiff_t(i / 2) * std::ptrdiff_t(of_layer));
@@ -180,6 +197,8 @@ Result<KvSnapshot> KvAccess::snapshot(int length, const GgufFile& file) const {
   LATHE_TRY(check_length(length));
   KvSnapshot snapshot;
   return or_no_memory("a snapshot of keys and values", [&]() -> Result<KvSnapshot> {
+    static std::atomic<std::uint64_t> last = 0;
+    snapshot.number_ = ++last;
     snapshot.model_ = model_fingerprint(file, plan_);
     snapshot.format_ = plan_.options.kv;
     snapshot.tokens_.assign(tokens_.begin(), tokens_.begin() + length);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "lathe/runtime/kv.h"
 #include "runtime/binding.h"
@@ -31,18 +32,26 @@ Result<void> move_on_host(std::span<const KvCopy> copies, KvMove move);
 Result<void> move_on_device(const Driver& driver, CUstream stream, std::span<const KvCopy> copies,
                             KvMove move);
 
+// Where a sequence's positions are in the caches: one after the other from a row on or, where there
+// are such, in pages, each with kPagePositions of them.
+struct KvPlaces {
+  int first_row = 0;
+  std::span<const std::int32_t> pages = {};
+};
+
 // The caches of one sequence, for the time of a call.
 class KvAccess {
  public:
-  // `first_row`: of the caches, where the sequence's position 0 is.
-  KvAccess(const Plan& plan, const Addresses& addresses, int first_row,
+  KvAccess(const Plan& plan, const Addresses& addresses, KvPlaces places,
            std::span<const std::int32_t> tokens, KvMover move)
       : plan_(plan),
         addresses_(addresses),
-        first_row_(first_row),
+        places_(places),
         tokens_(tokens),
         move_(std::move(move)) {}
 
+  // Ok when so many values are those of the range.
+  Result<void> check_range(const KvRange& range, std::size_t values) const;
   Result<void> read(const KvRange& range, std::span<float> values) const;
   Result<void> write(const KvRange& range, std::span<const float> values) const;
   Result<KvCapture> capture(int positions, int most) const;
@@ -50,22 +59,25 @@ class KvAccess {
   // Ok when restore() may be tried.
   Result<void> check(const KvSnapshot& snapshot, const GgufFile& file) const;
   Result<void> restore(const KvSnapshot& snapshot) const;
+  static std::uint64_t number_of(const KvSnapshot& snapshot) { return snapshot.number_; }
   // Zeros in all positions that there is room for.
   Result<void> clear() const;
 
  private:
   std::int64_t width() const { return std::int64_t{plan_.spec.kv_heads} * plan_.spec.head_dim; }
   std::size_t row_bytes() const;
-  KvCopy rows_of(KvPart part, int layer, int first, int positions, std::byte* host) const;
+  // Puts the runs of neighbouring rows behind `copies`.
+  void add_rows(KvPart part, int layer, int first, int positions, std::byte* host,
+                std::vector<KvCopy>& copies) const;
+  std::vector<KvCopy> rows_of(const KvRange& range, std::byte* host) const;
   // The first `positions` of all layers, in the order of a snapshot's rows.
   std::vector<KvCopy> all_rows(int positions, std::byte* host) const;
   Result<void> check_length(int length) const;
-  Result<void> check_range(const KvRange& range, std::size_t values) const;
   void unpack(const std::byte* rows, int positions, float* values) const;
 
   const Plan& plan_;
   const Addresses& addresses_;
-  const int first_row_;
+  const KvPlaces places_;
   const std::span<const std::int32_t> tokens_;
   const KvMover move_;
 };

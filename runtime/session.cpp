@@ -36,6 +36,12 @@ Result<void> check_options(const SessionOptions& options) {
     return Error{Code::invalid_argument,
                  fmt::format("parity is {}; it must be 0, for none, to 1.", options.parity),
                  {}};
+  if (options.plan.kv_pages != 0)
+    return Error{Code::invalid_argument,
+                 fmt::format("kv_pages is {}; a session has its positions in a row, and it must be "
+                             "0. Batches have pages (BatchOptions::kv_pages).",
+                             options.plan.kv_pages),
+                 {}};
   return {};
 }
 

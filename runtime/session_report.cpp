@@ -54,7 +54,8 @@ void report_sizes(const Plan& plan, SessionReport& report) {
   for (const Table& table : plan.tables)
     report.weight_bytes += std::int64_t(table.values.size() * sizeof(float));
   report.kv_bytes = 2 * plan.spec.layers * plan.kv_bytes_per_layer();
-  report.scratch_bytes = plan.arena_bytes;
+  report.kv_pages = plan.options.kv_pages;
+  report.scratch_bytes = plan.arena_bytes + plan.page_table_bytes();
 }
 
 void report_pass(const Plan& plan, SessionReport& report) {

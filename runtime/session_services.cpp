@@ -68,7 +68,7 @@ Result<int> SessionBase::generate_constrained(std::int32_t token, std::span<std:
 
 KvAccess SessionBase::kv() {
   return KvAccess(
-      plan_, addresses(), 0, std::span(tokens_).first(std::size_t(length_)),
+      plan_, addresses(), {}, std::span(tokens_).first(std::size_t(length_)),
       [this](std::span<const KvCopy> copies, KvMove move) { return move_kv(copies, move); });
 }
 

@@ -133,22 +133,25 @@ Result<void> retile(DeviceImpl& device, const WeightSlot& slot, CUdeviceptr bloc
 std::string advice(const Plan& plan, std::int64_t free, std::int64_t other) {
   const ModelSpec& spec = plan.spec;
   const int values = spec.kv_heads * spec.head_dim;
+  const bool paged = plan.options.kv_pages > 0;
+  const char* const of = paged ? "" : "a context of ";
   std::string text;
   std::int64_t most = 0;
   for (const Format format : {plan.options.kv, Format::f16, Format::q8_0}) {
     if (format == Format::q8_0 && (plan.options.fusion != Fusion::full || values % 32 != 0))
       continue;
-    const std::int64_t per_position =
-        2 * spec.layers * row_bytes(format, values) * plan.options.sequences;
-    const std::int64_t fits =
-        std::min<std::int64_t>((free - other) / per_position, plan.options.context);
+    // Of a position of all sequences, or of a page.
+    const std::int64_t of_each = 2 * spec.layers * row_bytes(format, values) *
+                                 (paged ? kPagePositions : plan.options.sequences);
+    const std::int64_t fits = std::min<std::int64_t>(
+        (free - other) / of_each, paged ? plan.options.kv_pages : plan.options.context);
     if (fits <= most) continue;
     most = fits;
     if (format == plan.options.kv)
-      text = fmt::format("a context of {} positions would fit", fits);
+      text = fmt::format("{}{} {} would fit", of, fits, paged ? "pages" : "positions");
     else
-      text += fmt::format("{} {} with a KV cache in {}", text.empty() ? "a context of" : " (or",
-                          fits, row(format).name) +
+      text += fmt::format("{}{} with a KV cache in {}", text.empty() ? of : " (or ", fits,
+                          row(format).name) +
               (text.empty() ? " would fit" : ")");
   }
   return text.empty() ? "the weights alone do not fit this device" : text;
@@ -201,7 +204,8 @@ Result<BoundWeights> BoundWeights::upload(DeviceImpl& device, CUstream stream, c
   const std::int64_t kv = kv_pool_bytes(plan);
   const std::int64_t arena = align_up(plan.arena_bytes, kAlignment);
   const std::int64_t control = align_up(std::int64_t(sizeof(ControlBlock)), kAlignment);
-  const std::int64_t scratch = arena + control + plan.counter_bytes;
+  const std::int64_t table = align_up(plan.page_table_bytes(), kAlignment);
+  const std::int64_t scratch = arena + control + table + plan.counter_bytes;
 
   const Driver& driver = context.driver();
   std::size_t free = 0, total = 0;
@@ -269,7 +273,8 @@ Result<BoundWeights> BoundWeights::upload(DeviceImpl& device, CUstream stream, c
   place_kv(plan, bound.kv_.get(), bound.addresses_);
   bound.addresses_.scratch = bound.scratch_.get();
   bound.addresses_.control = bound.scratch_.get() + std::uint64_t(arena);
-  bound.addresses_.counters = bound.addresses_.control + std::uint64_t(control);
+  bound.addresses_.pages = bound.addresses_.control + std::uint64_t(control);
+  bound.addresses_.counters = bound.addresses_.pages + std::uint64_t(table);
   return bound;
 }
 

@@ -31,7 +31,7 @@ class BoundWeights {
  private:
   DeviceBuffer weights_;
   DeviceBuffer kv_;
-  DeviceBuffer scratch_;  // the arena, the control block, the counters
+  DeviceBuffer scratch_;  // the arena, the control block, the table of pages, the counters
   Addresses addresses_;
   std::int64_t borrowed_bytes_ = 0;
 };

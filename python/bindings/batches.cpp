@@ -19,8 +19,8 @@ auto batch_member() {
   };
 }
 
-void open_batch(Batch* self, const nb::handle& model, int sequences, int rows, Executor executor,
-                KvFormat kv_format, int context, int chunk, int wait_limit_ms,
+void open_batch(Batch* self, const nb::handle& model, int sequences, int rows, int kv_pages,
+                Executor executor, KvFormat kv_format, int context, int chunk, int wait_limit_ms,
                 const nb::object& device, std::uintptr_t stream, nb::object progress,
                 nb::object cancel, Opening::Weights weights, const nb::object& owner) {
   Opening opening(std::move(progress), std::move(cancel), std::move(weights));
@@ -32,6 +32,7 @@ void open_batch(Batch* self, const nb::handle& model, int sequences, int rows, E
   options.session = &session;
   options.sequences = sequences;
   options.rows = rows;
+  options.kv_pages = kv_pages;
   const Model& of = nb::cast<const Model&>(model);
   auto opened = unlocked([&] { return api::Batch::open(of.handle, options); });
   opening.rethrow();
@@ -224,11 +225,12 @@ void bind_batches(nb::module_& module) {
   nb::class_<Batch> batch(module, "Batch", "Several sequences of a model, one thread at a time.");
   batch
       .def(
-          "__init__", &open_batch, "model"_a, "sequences"_a, "rows"_a, "executor"_a, "kv_format"_a,
-          "context"_a, "chunk"_a, "wait_limit_ms"_a, "device"_a.none(), "stream"_a,
+          "__init__", &open_batch, "model"_a, "sequences"_a, "rows"_a, "kv_pages"_a, "executor"_a,
+          "kv_format"_a, "context"_a, "chunk"_a, "wait_limit_ms"_a, "device"_a.none(), "stream"_a,
           "progress"_a.none(), "cancel"_a.none(), "weights"_a, "owner"_a.none(),
-          nb::sig("def __init__(self, model: Model, sequences: int, rows: int, executor: Executor, "
-                  "kv_format: KvFormat, context: int, chunk: int, wait_limit_ms: int, device: "
+          nb::sig("def __init__(self, model: Model, sequences: int, rows: int, kv_pages: int, "
+                  "executor: Executor, kv_format: KvFormat, context: int, chunk: int, "
+                  "wait_limit_ms: int, device: "
                   "Device | None, stream: int, progress: collections.abc.Callable[[str, int, int], "
                   "object] | None, cancel: collections.abc.Callable[[], object] | None, weights: "
                   "dict[str, tuple[int, int]], owner: object) -> None"))
@@ -242,6 +244,9 @@ void bind_batches(nb::module_& module) {
       .def_prop_ro("kv_heads", batch_member<&Info::kv_heads>())
       .def_prop_ro("head_dim", batch_member<&Info::head_dim>())
       .def_prop_ro("kv_bytes", batch_member<&Info::kv_bytes>())
+      .def_prop_ro("kv_pages", batch_member<&Info::kv_pages>(),
+                   "Of a KV cache in pages, in all; 0: positions are in a row.")
+      .def_prop_ro("kv_pages_used", batch_member<&Info::kv_pages_used>(), "Of those, by now.")
       .def_prop_ro("notes", &notes);
   bind_sequences(batch);
   bind_results(batch);

@@ -27,6 +27,7 @@ class Batch(_lathe.Batch):
     """Sequences that join and leave as they please, on a GPU: docs/batches.md. One thread at a time."""
 
     def __init__(self, model: _lathe.Model, *, sequences: int = 8, rows: int = 32,
+                 kv_pages: int = 0,
                  executor: _lathe.Executor = _lathe.Executor.AUTO,
                  kv_format: _lathe.KvFormat = _lathe.KvFormat.F16, context: int = 0,
                  chunk: Optional[int] = None, wait_limit: Optional[float] = None,
@@ -36,12 +37,13 @@ class Batch(_lathe.Batch):
         """Plans, builds, loads and uploads; waits for the end.
 
         sequences: that can be there at once. rows: tokens of a step at most, up to 32. context:
-        positions of each sequence. The others are a Session's."""
+        positions of each sequence. kv_pages: above 0, the KV cache is so many pages of 16 positions,
+        which sequences get as they grow and give back. The others are a Session's."""
         if device is None and executor != _lathe.Executor.CPU:
             device = Device(current_device())
         arrays = dict(weights or {})  # kept as they are now: the mapping may lose them meanwhile
         with progress_call(progress) as told:
-            super().__init__(model, sequences, rows, executor, kv_format, context,
+            super().__init__(model, sequences, rows, kv_pages, executor, kv_format, context,
                              chunk_number(chunk), limit_milliseconds(wait_limit), device,
                              session_stream(stream), told, cancel, addresses_of(arrays, device),
                              arrays)

@@ -16,6 +16,7 @@ Result<BatchOptions> options_of(const lathe_batch_options& given) {
   LATHE_ASSIGN(options.session, session_options_of(session));
   if (given.sequences != 0) options.sequences = given.sequences;
   if (given.rows != 0) options.rows = given.rows;
+  options.kv_pages = given.kv_pages;
   return options;
 }
 

@@ -151,7 +151,10 @@ lathe_session_info session_info_of(const SessionReport& report, const Plan& plan
           .graph_key = report.graph_key.c_str(),
           .tuning = report.tuning.c_str(),
           .parity = report.parity,
-          .choice_count = std::int32_t(report.choices.size())};
+          .choice_count = std::int32_t(report.choices.size()),
+          .kv_pages = report.kv_pages,
+          .kv_pages_used = report.kv_pages_used,
+          .reserved = 0};
 }
 
 Result<lathe_choice> choice_of(const SessionReport& report, std::int32_t index) {

@@ -270,6 +270,33 @@ TEST_F(BatchFunctions, TakeASessionsPrefix) {
   ASSERT_EQ(lathe_snapshot_close(snapshot), LATHE_OK);
 }
 
+TEST_F(BatchFunctions, CountPages) {
+  options_.kv_pages = 3;
+  const BatchHandle batch = open_or_fail();
+  const auto info = [&] {
+    auto info = api::sized<lathe_session_info>();
+    EXPECT_EQ(lathe_batch_get_info(batch.get(), &info), LATHE_OK) << last_message();
+    return info;
+  };
+  EXPECT_EQ(info().kv_pages, 3);
+  EXPECT_EQ(info().kv_pages_used, 0);
+  const std::int32_t a = join(batch), b = join(batch);
+  const Tokens tokens(30, 1);
+  ASSERT_EQ(lathe_batch_feed(batch.get(), a, tokens.data(), 30), LATHE_OK) << last_message();
+  EXPECT_EQ(info().kv_pages_used, 2);
+  EXPECT_REFUSED(lathe_batch_feed(batch.get(), b, tokens.data(), 20), LATHE_OUT_OF_MEMORY,
+                 "needs 2 more pages");
+  ASSERT_EQ(lathe_batch_leave(batch.get(), a), LATHE_OK) << last_message();
+  EXPECT_EQ(info().kv_pages_used, 0);
+  ASSERT_EQ(lathe_batch_feed(batch.get(), b, tokens.data(), 20), LATHE_OK) << last_message();
+
+  options_.kv_pages = 0;
+  auto in_a_row = api::sized<lathe_session_info>();
+  const BatchHandle other = open_or_fail();
+  ASSERT_EQ(lathe_batch_get_info(other.get(), &in_a_row), LATHE_OK);
+  EXPECT_EQ(in_a_row.kv_pages, 0);
+}
+
 TEST_F(BatchFunctions, RefuseWhatIsWrongByName) {
   BatchHandle batch;
   lathe_batch_options options = options_;

@@ -41,6 +41,8 @@ void* PlanInterpreter::address(const Operand& operand) {
       return reinterpret_cast<std::byte*>(&control_) + operand.offset;
     case Place::counters:
       return reinterpret_cast<std::byte*>(counters_.data()) + operand.offset;
+    case Place::pages:
+      return nullptr;  // of batches
   }
   return nullptr;
 }

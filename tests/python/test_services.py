@@ -123,6 +123,23 @@ def test_a_batch_says_what_it_needs(model_file):
     assert raised.value.status == lathe.Status.NOT_ELIGIBLE
 
 
+def test_a_batch_counts_its_pages(fusible_file):
+    try:
+        batch = lathe.Batch(lathe.Model(str(fusible_file)), sequences=2, rows=4, context=64,
+                            kv_pages=3)
+    except lathe.Error as error:
+        if error.status not in (lathe.Status.NO_DRIVER, lathe.Status.NOT_FOUND):
+            raise
+        pytest.skip(error.message)
+    with batch:
+        a, b = batch.join(), batch.join()
+        batch.feed(a, [1] * 30)
+        assert (batch.kv_pages, batch.kv_pages_used) == (3, 2)
+        with pytest.raises(lathe.Error, match="needs 2 more pages") as raised:
+            batch.feed(b, [1] * 20)
+        assert raised.value.status == lathe.Status.OUT_OF_MEMORY
+
+
 def test_a_batch_decodes_what_each_would_alone(model_file, fusible_file):
     try:
         batch = lathe.Batch(lathe.Model(str(fusible_file)), sequences=2, rows=4, context=64)

@@ -192,9 +192,10 @@ TEST(HotPath, ReadingAPromptAllocatesNothing) {
   }
 }
 
-// Sequences of all ages, steps of one row to many, a prompt in chunks.
+// Sequences of all ages, steps of one row to many, a prompt in chunks; in a row and in pages.
 TEST(HotPath, ABatchAllocatesNothing) {
-  for (ExecutorKind kind : {ExecutorKind::eager, ExecutorKind::graph}) {
+  for (const auto& [kind, pages] :
+       {std::pair(ExecutorKind::eager, 0), {ExecutorKind::graph, 0}, {ExecutorKind::graph, 20}}) {
     FakeDriver fake({.execute = false, .copies = false});
     BatchOptions options;
     options.session.executor = kind;
@@ -203,6 +204,7 @@ TEST(HotPath, ABatchAllocatesNothing) {
     options.session.disk_cache = false;
     options.sequences = 4;
     options.rows = 8;
+    options.kv_pages = pages;
     const auto batch = open_batch(make_model(), options, fake.platform()).value();
     const std::vector<std::int32_t> prompt(100, 7);
     std::vector<BatchRow> rows;

@@ -23,6 +23,11 @@ typedef struct lathe_batch_options {
   const lathe_session_options* session;
   int32_t sequences;  // that can be there at once, up to 4096; 0: 8
   int32_t rows;       // tokens of a step at most, up to 32; 0: 32
+  // Above 0: the KV cache is so many pages of 16 positions, which sequences get as they grow and
+  // give back; what wants more than are free is LATHE_OUT_OF_MEMORY, before anything is launched.
+  // 0: each sequence has room for `context` positions from the beginning.
+  int32_t kv_pages;
+  int32_t reserved;  // 0
 } lathe_batch_options;
 
 // One token of a step.
@@ -37,7 +42,7 @@ LATHE_API lathe_status lathe_batch_open(const lathe_model* model,
                                         const lathe_batch_options* options, lathe_batch** batch);
 // As lathe_session_close.
 LATHE_API lathe_status lathe_batch_close(lathe_batch* batch);
-// context: of each sequence; launches: of a step of the most rows.
+// context: of each sequence; launches: of a step of the most rows; kv_pages_used: by now.
 LATHE_API lathe_status lathe_batch_get_info(const lathe_batch* batch, lathe_session_info* info);
 LATHE_API lathe_status lathe_batch_get_note(const lathe_batch* batch, int32_t index,
                                             const char** note);

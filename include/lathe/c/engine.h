@@ -190,6 +190,9 @@ typedef struct lathe_session_info {
   const char* tuning;       // "132 blocks of 8 warps, 4 tiles ahead, attention in 16 splits"
   double parity;            // the cosine, where lathe_session_options::parity asked for it
   int32_t choice_count;     // what was chosen for it, and why
+  int32_t kv_pages;         // of a batch's KV cache in pages, in all; 0: positions are in a row
+  int32_t kv_pages_used;    // of those; the others are free
+  int32_t reserved;         // 0
 } lathe_session_info;
 
 // One thing that was chosen; texts are valid while the session is.

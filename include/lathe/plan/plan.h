@@ -51,13 +51,15 @@ enum class Place : std::uint8_t {
   kv_v,      // V cache of layer `index`, laid out as K: [position][kv_heads][head_dim]
   control,   // byte offset into the ControlBlock
   counters,  // byte offset into words that are 0 before the first token
+  pages,     // the table of pages of a KV cache that lies in pages: i32, sequences x pages of each
 };
 
 struct Operand {
   Place place = Place::scratch;
   int index = 0;            // weight, table or layer
   std::int64_t offset = 0;  // bytes, for scratch and control
-  std::int64_t bytes = 0;   // the operand's size; 0 for KV caches: see kv_bytes_per_layer()
+  // The operand's size; 0 for KV caches and their table: see kv_bytes_per_layer().
+  std::int64_t bytes = 0;
 };
 
 // One launch. operands[i] is the kernel's parameter i (see KernelRow::params). Steps run in order,
@@ -115,6 +117,9 @@ struct PlanOptions {
   // Sequences that the KV cache has room for, 1 to 4096, each of `context` positions. A session
   // has one, a batch several.
   int sequences = 1;
+  // Above 0: the KV cache is so many pages of kPagePositions positions, which a batch hands out as
+  // its sequences grow. 0: `context` positions in a row for each sequence, as sessions have it.
+  int kv_pages = 0;
   // Tokens of a prompt that a GPU session with Fusion::full reads at once, 1 to 8192; 0 = none, a
   // prompt is read token by token, as it is by a part of a model.
   int chunk = 512;
@@ -153,6 +158,10 @@ struct Plan {
   bool whole = true;  // from a token to logits, with all layers
 
   std::int64_t kv_bytes_per_layer() const;  // of K, and the same again of V
+  std::int64_t kv_positions() const;        // that a layer's cache has room for, of all sequences
+  // Of a KV cache in pages: what a whole sequence has, which is its share of the table; the table.
+  int pages_per_sequence() const;
+  std::int64_t page_table_bytes() const;  // 0 without pages
   // Bytes of K and V that attention reads in all layers when it sees `length` positions, windows
   // respected.
   std::int64_t kv_bytes_read(int length) const;
@@ -176,8 +185,9 @@ struct PrefillPlan {
 // What a chunk is: this, then as many tokens as there are.
 struct PrefillChunk {
   std::int32_t tokens = 0;
-  std::int32_t position = 0;   // of the first
-  std::int32_t first_row = 0;  // of the KV caches: where position 0 of the sequence is
+  std::int32_t position = 0;  // of the first
+  // Where position 0 of the sequence is: a row of the KV caches, in pages an entry of the table.
+  std::int32_t first_row = 0;
   std::int32_t reserved = 0;
 };
 
@@ -190,7 +200,7 @@ Result<PrefillPlan> build_prefill_plan(const Plan& plan, bool grouped);
 inline constexpr int kMostBatchRows = 32;
 
 // Where a token of a batch is: its position in its sequence, and the row of the KV caches that
-// holds that sequence's position 0.
+// holds that sequence's position 0; in pages, the entry of the table.
 struct BatchPlace {
   std::int32_t position = 0;
   std::int32_t first_row = 0;

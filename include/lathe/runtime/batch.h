@@ -16,6 +16,11 @@ struct BatchOptions {
   SessionOptions session = {};
   int sequences = 8;  // that can be there at once, 1 to 4096
   int rows = 32;      // tokens of a step at most, 1 to kMostBatchRows
+  // 0: each sequence has room for its whole context from the beginning. Above 0: the KV cache is so
+  // many pages of kPagePositions positions, which sequences get as they grow and give back when
+  // they leave or go back; what they have in common they have once. Calls that want more than are
+  // free are out_of_memory, with how many, before anything is launched.
+  int kv_pages = 0;
 };
 
 // One token of a step.
@@ -36,6 +41,7 @@ class Batch {
   virtual ~Batch() = default;
 
   virtual const Plan& plan() const = 0;
+  // Its kv_pages_used is that of the moment of the call.
   virtual const SessionReport& report() const = 0;
   // Tokens of a step, at most.
   virtual int rows() const = 0;
@@ -55,8 +61,8 @@ class Batch {
   // Forgets all positions from `length` on.
   virtual Result<void> rollback(int sequence, int length) = 0;
   // Gives `to` the first `length` positions of `from` in place of what it had: a prefix that
-  // several sequences share is computed once. Those before `first` are not moved: `to` has them.
-  // Asynchronous. out_of_range: there are not so many.
+  // several sequences share is computed once, and with pages it is there once. Those before `first`
+  // are not moved: `to` has them. Asynchronous. out_of_range: there are not so many.
   virtual Result<void> copy(int from, int to, int length, int first = 0) = 0;
   // As join(), with a sequence's rules of sampling and all of its positions. Asynchronous.
   virtual Result<int> fork(int sequence) = 0;
@@ -74,7 +80,8 @@ class Batch {
   // logits.
   virtual Result<std::int32_t> choose(int row, TokenSet allowed) = 0;
 
-  // As those of a session (docs/services.md); a snapshot may be a session's.
+  // As those of a session (docs/services.md); a snapshot may be a session's. With pages, sequences
+  // that a snapshot was restored to, or taken of, have it once as long as they keep it.
   virtual Result<void> read_kv(int sequence, const KvRange& range, std::span<float> values) = 0;
   virtual Result<void> write_kv(int sequence, const KvRange& range,
                                 std::span<const float> values) = 0;

@@ -54,7 +54,8 @@ class KvSnapshot {
   friend class KvAccess;
   KvSnapshot() = default;
 
-  std::uint64_t model_ = 0;  // the fingerprint of the file
+  std::uint64_t number_ = 0;  // that no other snapshot of this process has; its copies have it
+  std::uint64_t model_ = 0;   // the fingerprint of the file
   Format format_ = Format::f32;
   std::vector<std::int32_t> tokens_;
   std::vector<std::byte> rows_;  // keys of layer 0, values of layer 0, keys of layer 1 ...

@@ -91,6 +91,8 @@ struct SessionReport {
   std::int64_t weight_bytes = 0;
   std::int64_t borrowed_bytes = 0;  // of those, read where the caller's device_weights has them
   std::int64_t kv_bytes = 0;
+  int kv_pages = 0;       // of a batch's KV cache in pages, in all; 0: positions are in a row
+  int kv_pages_used = 0;  // of those; the others are free
   std::int64_t scratch_bytes = 0;
   int chunk = 0;  // tokens of a prompt read at once; 0: they are read one by one
   int context = 0;

@@ -1,0 +1,181 @@
+// Owns the proof without a GPU that a batch computes in pages what it computes in a row: both do
+// the same at random, on the fake driver, whose kernels here are the device code itself, emulated.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lathe/runtime/batch.h"
+#include "runtime/session_base.h"
+#include "tests/runtime/batch_schedule.h"
+#include "tests/runtime/emulated_driver.h"
+#include "tests/runtime/tiny_model.h"
+#include "verification/random.h"
+
+namespace lathe::testing {
+
+using verification::fresh_seed;
+using verification::Random;
+
+namespace {
+
+// Two batches that are told the same.
+class Twins {
+ public:
+  Twins(Batch& row, Batch& paged, Random& random) : row_(row), paged_(paged), random_(random) {}
+
+  void run(int events) {
+    for (int i = 0; i < events && !::testing::Test::HasFailure(); ++i) {
+      const int kind = lengths_.empty() ? 0 : random_.below(12);
+      const int sequence = lengths_.empty() ? 0 : any();
+      if (kind == 0) join();
+      if (kind == 1) feed(sequence);
+      if (kind == 2) rollback(sequence);
+      if (kind == 3) fork(sequence);
+      if (kind == 4) copy(sequence);
+      if (kind == 5 && lengths_.size() > 1) leave(sequence);
+      if (kind == 6) snapshot(sequence);
+      if (kind == 7) restore(sequence);
+      if (kind >= 8) step();
+    }
+    for (const auto& [sequence, length] : lengths_) {
+      if (length > 0) compare_keys(sequence);
+      EXPECT_TRUE(row_.leave(sequence) && paged_.leave(sequence));
+    }
+    EXPECT_EQ(paged_.report().kv_pages_used, 0);
+  }
+
+ private:
+  int any() {
+    auto at = lengths_.begin();
+    std::advance(at, random_.below(int(lengths_.size())));
+    return at->first;
+  }
+  std::int32_t token() { return random_.below(row_.plan().spec.vocab); }
+  int room(int sequence) { return row_.plan().options.context - lengths_[sequence]; }
+
+  template <typename Call>
+  auto both(const Call& call) {
+    auto of_row = call(row_);
+    const auto of_paged = call(paged_);
+    EXPECT_EQ(bool(of_row), bool(of_paged)) << (of_paged ? of_row : of_paged).error().text();
+    return of_row;
+  }
+
+  void join() {
+    Sampling sampling;
+    if (random_.below(2) == 0)
+      sampling = {.temperature = 1, .seed = std::uint64_t(random_.below(9))};
+    const auto joined = both([&](Batch& batch) { return batch.join(sampling); });
+    if (joined) lengths_[*joined] = 0;
+  }
+  void feed(int sequence) {
+    std::vector<std::int32_t> tokens(std::size_t(1 + random_.below(40)));
+    if (std::ssize(tokens) > room(sequence)) return;
+    for (std::int32_t& each : tokens) each = token();
+    ASSERT_TRUE(both([&](Batch& batch) { return batch.feed(sequence, tokens); }));
+    lengths_[sequence] += int(tokens.size());
+  }
+  void rollback(int sequence) {
+    const int length = random_.below(lengths_[sequence] + 1);
+    ASSERT_TRUE(both([&](Batch& batch) { return batch.rollback(sequence, length); }));
+    lengths_[sequence] = length;
+  }
+  void fork(int sequence) {
+    const auto forked = both([&](Batch& batch) { return batch.fork(sequence); });
+    if (forked) lengths_[*forked] = lengths_[sequence];
+  }
+  void copy(int from) {
+    const int to = any();
+    if (from == to) return;
+    const int first = random_.below(std::min(lengths_[from], lengths_[to]) + 1);
+    const int length = first + random_.below(lengths_[from] - first + 1);
+    ASSERT_TRUE(both([&](Batch& batch) { return batch.copy(from, to, length, first); }));
+    lengths_[to] = length;
+  }
+  void leave(int sequence) {
+    ASSERT_TRUE(both([&](Batch& batch) { return batch.leave(sequence); }));
+    lengths_.erase(sequence);
+  }
+  void snapshot(int sequence) {
+    const int length = random_.below(lengths_[sequence] + 1);
+    auto of_row = row_.snapshot(sequence, length), of_paged = paged_.snapshot(sequence, length);
+    ASSERT_TRUE(of_row && of_paged);
+    of_row_.emplace(std::move(*of_row));
+    of_paged_.emplace(std::move(*of_paged));
+  }
+  void restore(int sequence) {
+    if (!of_row_) return;
+    ASSERT_TRUE(row_.restore(sequence, *of_row_) && paged_.restore(sequence, *of_paged_));
+    lengths_[sequence] = of_row_->length();
+  }
+  void step() {
+    std::vector<BatchRow> rows;
+    for (const auto& [sequence, length] : lengths_) {
+      const int count = std::min(random_.below(4), room(sequence));
+      for (int i = 0; i < count; ++i) rows.push_back({sequence, token()});
+    }
+    if (rows.empty()) return;
+    const auto of_row = row_.step(rows), of_paged = paged_.step(rows);
+    ASSERT_TRUE(of_row && of_paged) << (of_row ? of_paged : of_row).error().text();
+    EXPECT_TRUE(std::ranges::equal(*of_row, *of_paged));
+    const int last = int(rows.size()) - 1;
+    EXPECT_TRUE(std::ranges::equal(row_.logits(last).value(), paged_.logits(last).value()));
+    for (const BatchRow& row : rows) ++lengths_[row.sequence];
+  }
+  void compare_keys(int sequence) {
+    const ModelSpec& spec = row_.plan().spec;
+    const KvRange range{KvPart::values, spec.layers - 1, 0, lengths_[sequence]};
+    std::vector<float> of_row(std::size_t(range.positions * spec.kv_heads * spec.head_dim));
+    std::vector<float> of_paged(of_row.size());
+    ASSERT_TRUE(row_.read_kv(sequence, range, of_row));
+    ASSERT_TRUE(paged_.read_kv(sequence, range, of_paged));
+    EXPECT_EQ(of_row, of_paged);
+  }
+
+  Batch &row_, &paged_;
+  Random& random_;
+  std::map<int, int> lengths_;
+  std::optional<KvSnapshot> of_row_, of_paged_;
+};
+
+class EmulatedPages : public ::testing::Test {
+ protected:
+  std::unique_ptr<Batch> open(Format kv, int pages) {
+    BatchOptions options = emulated_batch_options(kv);
+    options.kv_pages = pages;
+    auto batch = open_batch(make_model(1), options, fake_.platform());
+    EXPECT_TRUE(batch) << batch.error().text();
+    return batch ? std::move(*batch) : nullptr;
+  }
+  void TearDown() override {
+    for (const std::string& violation : fake_.violations()) ADD_FAILURE() << violation;
+  }
+
+  const std::uint64_t seed_ = fresh_seed();
+  FakeDriver fake_{emulated(3, seed_)};
+};
+
+TEST_F(EmulatedPages, TokensAreThoseOfARow) {
+  SCOPED_TRACE("seed " + std::to_string(seed_));
+  Random random(seed_);
+  for (const Format kv : {Format::f32, Format::f16, Format::q8_0}) {
+    const auto row = open(kv, 0), paged = open(kv, 12);
+    ASSERT_TRUE(row && paged);
+    for (int schedule = 0; schedule < 2; ++schedule) Twins(*row, *paged, random).run(25);
+  }
+}
+
+TEST_F(EmulatedPages, ASequenceGetsWhatItGetsAlone) {
+  SCOPED_TRACE("seed " + std::to_string(seed_));
+  Random random(seed_);
+  const auto batch = open(Format::f16, 12);
+  ASSERT_TRUE(batch);
+  run_schedule(*batch, random, 16);
+}
+
+}  // namespace
+}  // namespace lathe::testing
