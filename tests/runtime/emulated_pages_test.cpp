@@ -169,6 +169,32 @@ TEST_F(EmulatedPages, TokensAreThoseOfARow) {
   }
 }
 
+// In the middle of a page, which each of them goes on with in another way.
+TEST_F(EmulatedPages, WhatOneWritesToASharedPageTheOthersDoNotSee) {
+  std::vector<std::vector<float>> logits;
+  for (const int pages : {0, 8}) {
+    const auto batch = open(Format::f16, pages);
+    ASSERT_TRUE(batch);
+    const int a = batch->join().value();
+    ASSERT_TRUE(batch->feed(a, std::vector<std::int32_t>{3, 7, 1, 30, 12, 9, 4}));
+    const int b = batch->fork(a).value(), c = batch->fork(b).value();
+    std::vector<float> all;
+    for (const std::int32_t token : {5, 6, 7}) {
+      const BatchRow rows[] = {{a, token}, {b, token + 20}, {c, token + 40}, {c, token + 50}};
+      ASSERT_TRUE(batch->step(rows));
+      for (int row = 0; row < 4; ++row) {
+        const auto values = batch->logits(row).value();
+        all.insert(all.end(), values.begin(), values.end());
+      }
+    }
+    logits.push_back(std::move(all));
+    if (pages > 0) {
+      EXPECT_EQ(batch->report().kv_pages_used, 3);
+    }
+  }
+  EXPECT_EQ(logits[0] == logits[1], true);
+}
+
 TEST_F(EmulatedPages, ASequenceGetsWhatItGetsAlone) {
   SCOPED_TRACE("seed " + std::to_string(seed_));
   Random random(seed_);
