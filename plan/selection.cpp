@@ -153,6 +153,13 @@ Result<void> check_on(const KernelKey& key, const GpuProfile& gpu) {
                {}};
 }
 
+Error not_possible(const TuningOverride& given, const KernelKey& shape, const Error& why) {
+  return {Code::invalid_argument,
+          fmt::format("the tuning '{}' is not possible for {}: {}", given.text(), shape.text(),
+                      why.message),
+          {}};
+}
+
 }  // namespace
 
 bool is_tunable(KernelType type, const KeyField& field) {
@@ -167,24 +174,27 @@ Result<Tuned> select_tuning(const KernelKey& shape, const GpuProfile& gpu,
   const Rule* rule = rule_of(shape.type);
   if (!rule) return Error{Code::internal, fmt::format("{} is not tuned", row(shape.type).name), {}};
   Tuned out{shape, {}};
+  const TuningOverride* flag = nullptr;
   for (const TuningOverride& given : set)
     if (given.type == shape.type && given.field->flag) {
+      flag = &given;
       out.key.*given.field->flag = given.value != 0;
       out.told.set = true;
     }
   out.told.reason = rule->choose(out.key, {gpu, positions});
   const std::string chosen = values_text(*rule, out.key);
-  const bool possible = bool(check_on(out.key, gpu));
+  const Result<void> possible = check_on(out.key, gpu);
+  if (flag && !possible) {
+    KernelKey without = shape;
+    rule->choose(without, {gpu, positions});
+    if (check_on(without, gpu)) return not_possible(*flag, shape, possible.error());
+  }
   for (const TuningOverride& given : set) {
     if (given.type != shape.type || given.field->flag) continue;
     out.told.set = true;
     out.key.*given.field->integer = given.value;
     const Result<void> valid = check_on(out.key, gpu);
-    if (possible && !valid)
-      return Error{Code::invalid_argument,
-                   fmt::format("the tuning '{}' is not possible for {}: {}", given.text(),
-                               shape.text(), valid.error().message),
-                   {}};
+    if (possible && !valid) return not_possible(given, shape, valid.error());
   }
   out.told.what = out.key.text();
   out.told.value = values_text(*rule, out.key);

@@ -215,6 +215,28 @@ TEST(Selection, WhatCannotBeIsRefusedInASentence) {
   says("top_k.splits=5000", "top_k.splits=5000");
 }
 
+TEST(Selection, TwoTilesThatDoNotFitAreRefusedByTheWordThatAskedForThem) {
+  KernelKey shape{.type = KernelType::matvec, .format = Format::f16, .k = 45056, .n = 4096};
+  const auto tuned = [&](const char* words) {
+    return select_tuning(shape, {}, parse_tuning(words).value().kernels, 1);
+  };
+  EXPECT_TRUE(tuned("matvec.paired=0"));
+  const Result<Tuned> refused = tuned("matvec.paired=1,matvec.stages=1");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::invalid_argument);
+  EXPECT_NE(refused.error().message.find("'matvec.paired=1' is not possible for matvec.f16.k45056"),
+            std::string::npos)
+      << refused.error().message;
+  // What no word is to blame for is told by whoever checks the key.
+  shape.k = 1 << 18;
+  EXPECT_TRUE(tuned("matvec.paired=1"));
+  shape.k = 4096;
+  const Result<Tuned> fits = tuned("matvec.paired=1");
+  ASSERT_TRUE(fits);
+  EXPECT_TRUE(fits->key.paired);
+  EXPECT_TRUE(fits->told.set);
+}
+
 TEST(Selection, AnUnknownNameHasAllThatAreKnownBesideIt) {
   PlanOptions options;
   options.tuning = "gemv.wraps=2";
