@@ -60,8 +60,11 @@ void matvec_cases(const Family& family, Cases& out) {
   }
   for (KernelCase& c : out)  // larger tiles, fewer under way
     while (c.key.stages > 1 && !check_key(c.key)) --c.key.stages;
-  // Two tiles of 16 bits for each of sixteen warps are more than a block has.
-  std::erase_if(out, [](const KernelCase& c) { return c.key.paired && !check_key(c.key); });
+  // Two whole tiles of 16 bits for each of sixteen warps are more than a block has.
+  if (row(family.format).block == 1)
+    std::erase_if(out, [](const KernelCase& c) {
+      return c.key.paired && c.key.warps == 16 && !check_key(c.key);
+    });
 }
 
 void attend_cases(const Family& family, Cases& out) {
