@@ -23,7 +23,8 @@ std::string tuning_text(const Plan& plan) {
   for (const Step& step : plan.steps) {
     const KernelKey& key = step.key;
     if (key.type == KernelType::matvec)
-      add(fmt::format("{} blocks of {} warps, {} tiles ahead", key.blocks, key.warps, key.stages));
+      add(fmt::format("{} blocks of {} warps, {} tiles ahead", key.blocks, key.warps,
+                      key.stages * (key.paired ? 2 : 1)));
     if (key.type == KernelType::attend || key.type == KernelType::attention)
       add(fmt::format("attention in {} split{}", key.splits, key.splits == 1 ? "" : "s"));
   }

@@ -63,6 +63,15 @@ TEST(SessionReports, WhatATokenBringsOver) {
   }
 }
 
+TEST(SessionReports, APairOfTilesAheadIsTwo) {
+  FakeDriver fake;
+  SessionOptions options = options_for(ExecutorKind::graph);
+  options.plan.tuning = "matvec.stages=2";
+  EXPECT_NE(open(fake, options)->report().tuning.find(" 2 tiles ahead"), std::string::npos);
+  options.plan.tuning += ",matvec.paired=1";
+  EXPECT_NE(open(fake, options)->report().tuning.find(" 4 tiles ahead"), std::string::npos);
+}
+
 TEST(SessionReports, AGraphsKeyIsThatOfItsLaunches) {
   FakeDriver fake;
   const auto key = [&](auto change) {
