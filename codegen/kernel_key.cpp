@@ -36,7 +36,7 @@ constexpr std::array kFields = {
     KeyField{"warps", "w", "warps per block", &KernelKey::warps},
     KeyField{"rows", "r", "rows per warp", &KernelKey::rows},
     KeyField{"blocks", "bl", "blocks that share the rows or the work", &KernelKey::blocks},
-    KeyField{"stages", "st", "tiles under way per warp", &KernelKey::stages},
+    KeyField{"stages", "st", "tiles, or pairs of tiles, under way per warp", &KernelKey::stages},
     KeyField{"splits", "s", "parts of the context or vocabulary, or of k among warps",
              &KernelKey::splits},
     KeyField{.name = "grouped",
