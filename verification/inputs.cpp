@@ -386,6 +386,11 @@ int draws(const KernelCase& kernel_case) {
   // The values of a head have the error of its weights in common.
   if (kernel_case.key.type == KernelType::attend_tokens)
     values = static_cast<std::size_t>(kernel_case.key.heads * std::max(kernel_case.count, 1));
+  // Those of a row have the errors of its few numbers in common, and of a column.
+  if (kernel_case.key.type == KernelType::gemm)
+    values = std::min(
+        values, static_cast<std::size_t>(std::min(kernel_case.key.tokens, kernel_case.key.n)) *
+                    static_cast<std::size_t>(kernel_case.key.k));
   const int few = static_cast<int>((enough + values - 1) / values);
   // Codes have offsets: when the few values of a vector sum to nearly nothing, all rows cancel.
   const KernelKey& key = kernel_case.key;
