@@ -22,6 +22,28 @@ using verification::Random;
 
 namespace {
 
+// The keys and values of all positions of a sequence, layer by layer.
+std::vector<float> all_kv(Batch& batch, int sequence) {
+  const ModelSpec& spec = batch.plan().spec;
+  const int length = batch.length(sequence).value();
+  const auto each = std::size_t(length * spec.kv_heads * spec.head_dim);
+  std::vector<float> values(2 * std::size_t(spec.layers) * each);
+  auto next = std::span(values);
+  for (int layer = 0; layer < spec.layers; ++layer)
+    for (const KvPart part : {KvPart::keys, KvPart::values}) {
+      EXPECT_TRUE(batch.read_kv(sequence, {part, layer, 0, length}, next.first(each)));
+      next = next.subspan(each);
+    }
+  return values;
+}
+
+void add_logits(Batch& batch, int rows, std::vector<float>& all) {
+  for (int row = 0; row < rows; ++row) {
+    const auto values = batch.logits(row).value();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+}
+
 // Two batches that are told the same.
 class Twins {
  public:
@@ -29,7 +51,7 @@ class Twins {
 
   void run(int events) {
     for (int i = 0; i < events && !::testing::Test::HasFailure(); ++i) {
-      const int kind = lengths_.empty() ? 0 : random_.below(12);
+      const int kind = lengths_.empty() ? 0 : random_.below(13);
       const int sequence = lengths_.empty() ? 0 : any();
       if (kind == 0) join();
       if (kind == 1) feed(sequence);
@@ -39,10 +61,11 @@ class Twins {
       if (kind == 5 && lengths_.size() > 1) leave(sequence);
       if (kind == 6) snapshot(sequence);
       if (kind == 7) restore(sequence);
-      if (kind >= 8) step();
+      if (kind == 8) write(sequence);
+      if (kind >= 9) step();
     }
     for (const auto& [sequence, length] : lengths_) {
-      if (length > 0) compare_keys(sequence);
+      EXPECT_EQ(all_kv(row_, sequence), all_kv(paged_, sequence));
       EXPECT_TRUE(row_.leave(sequence) && paged_.leave(sequence));
     }
     EXPECT_EQ(paged_.report().kv_pages_used, 0);
@@ -112,6 +135,16 @@ class Twins {
     ASSERT_TRUE(row_.restore(sequence, *of_row_) && paged_.restore(sequence, *of_paged_));
     lengths_[sequence] = of_row_->length();
   }
+  void write(int sequence) {
+    const ModelSpec& spec = row_.plan().spec;
+    const int first = random_.below(lengths_[sequence] + 1);
+    const KvRange range{random_.below(2) == 0 ? KvPart::keys : KvPart::values,
+                        random_.below(spec.layers), first,
+                        random_.below(lengths_[sequence] - first + 1)};
+    std::vector<float> values(std::size_t(range.positions * spec.kv_heads * spec.head_dim));
+    for (float& value : values) value = float(random_.below(9)) / 4 - 1;
+    ASSERT_TRUE(both([&](Batch& batch) { return batch.write_kv(sequence, range, values); }));
+  }
   void step() {
     std::vector<BatchRow> rows;
     for (const auto& [sequence, length] : lengths_) {
@@ -125,15 +158,6 @@ class Twins {
     const int last = int(rows.size()) - 1;
     EXPECT_TRUE(std::ranges::equal(row_.logits(last).value(), paged_.logits(last).value()));
     for (const BatchRow& row : rows) ++lengths_[row.sequence];
-  }
-  void compare_keys(int sequence) {
-    const ModelSpec& spec = row_.plan().spec;
-    const KvRange range{KvPart::values, spec.layers - 1, 0, lengths_[sequence]};
-    std::vector<float> of_row(std::size_t(range.positions * spec.kv_heads * spec.head_dim));
-    std::vector<float> of_paged(of_row.size());
-    ASSERT_TRUE(row_.read_kv(sequence, range, of_row));
-    ASSERT_TRUE(paged_.read_kv(sequence, range, of_paged));
-    EXPECT_EQ(of_row, of_paged);
   }
 
   Batch &row_, &paged_;
@@ -182,15 +206,81 @@ TEST_F(EmulatedPages, WhatOneWritesToASharedPageTheOthersDoNotSee) {
     for (const std::int32_t token : {5, 6, 7}) {
       const BatchRow rows[] = {{a, token}, {b, token + 20}, {c, token + 40}, {c, token + 50}};
       ASSERT_TRUE(batch->step(rows));
-      for (int row = 0; row < 4; ++row) {
-        const auto values = batch->logits(row).value();
-        all.insert(all.end(), values.begin(), values.end());
-      }
+      add_logits(*batch, 4, all);
     }
     logits.push_back(std::move(all));
     if (pages > 0) {
       EXPECT_EQ(batch->report().kv_pages_used, 3);
     }
+  }
+  EXPECT_EQ(logits[0] == logits[1], true);
+}
+
+TEST_F(EmulatedPages, WhatIsWrittenOrCopiedWithinAPageIsItsSequencesAlone) {
+  std::vector<std::vector<float>> seen;
+  for (const int pages : {0, 8}) {
+    const auto batch = open(Format::f16, pages);
+    ASSERT_TRUE(batch);
+    const ModelSpec& spec = batch->plan().spec;
+    const int a = batch->join().value(), b = batch->join().value();
+    ASSERT_TRUE(batch->feed(a, std::vector<std::int32_t>(40, 3)));
+    ASSERT_TRUE(batch->feed(b, std::vector<std::int32_t>(25, 4)));
+    const int c = batch->fork(b).value();
+    std::vector<float> all;
+    const auto look = [&] {
+      for (const int sequence : {a, b, c}) {
+        const std::vector<float> kv = all_kv(*batch, sequence);
+        all.insert(all.end(), kv.begin(), kv.end());
+      }
+    };
+    // In a page that both have; across two of them.
+    const std::vector<float> values(std::size_t(6 * spec.kv_heads * spec.head_dim), 0.5f);
+    ASSERT_TRUE(batch->write_kv(c, {KvPart::values, 0, 2, 6}, values));
+    look();
+    ASSERT_TRUE(batch->write_kv(b, {KvPart::keys, spec.layers - 1, 13, 6}, values));
+    look();
+    // To the end of a copy in the page that it begins in, in the next one, and of one position.
+    for (const auto& [length, first] : {std::pair(24, 18), {37, 21}, {22, 21}}) {
+      ASSERT_TRUE(batch->copy(a, c, length, first));
+      look();
+    }
+    const BatchRow rows[] = {{a, 5}, {b, 25}, {c, 45}};
+    ASSERT_TRUE(batch->step(rows));
+    add_logits(*batch, 3, all);
+    look();
+    seen.push_back(std::move(all));
+  }
+  EXPECT_EQ(seen[0] == seen[1], true);
+}
+
+// Pages and table are those of before a step that failed, whether the values of a shared page, the
+// table, the head or the launch did not come.
+TEST_F(EmulatedPages, AFailedStepLeavesPagesAndTheirTable) {
+  std::vector<std::vector<float>> logits;
+  for (const int pages : {0, 8}) {
+    const auto batch = open(Format::f16, pages);
+    ASSERT_TRUE(batch);
+    // Has the pages with the numbers that a table begins with.
+    const int before = batch->join().value(), a = batch->join().value();
+    ASSERT_TRUE(batch->feed(before, std::vector<std::int32_t>{1}));
+    ASSERT_TRUE(batch->feed(a, std::vector<std::int32_t>(18, 3)));
+    ASSERT_TRUE(batch->leave(before));
+    const int b = batch->fork(a).value(), c = batch->fork(a).value();
+    const BatchRow failing[] = {{b, 9}, {c, 10}, {a, 11}};
+    for (const auto& [call, index] : {std::pair("cuMemcpyHtoDAsync", 0),
+                                      {"cuMemcpyDtoDAsync", 0},
+                                      {"cuMemcpyDtoDAsync", 3},
+                                      {"cuMemcpyHtoDAsync", 1},
+                                      {"cuMemcpyHtoDAsync", 2},
+                                      {"cuGraphLaunch", 0}}) {
+      if (pages == 0) continue;
+      fake_.fail_call(call, index, CUDA_ERROR_UNKNOWN);
+      EXPECT_FALSE(batch->step(failing)) << call << " " << index;
+    }
+    const BatchRow rows[] = {{a, 5}, {b, 25}, {c, 45}};
+    ASSERT_TRUE(batch->step(rows));
+    logits.emplace_back();
+    add_logits(*batch, 3, logits.back());
   }
   EXPECT_EQ(logits[0] == logits[1], true);
 }

@@ -235,8 +235,14 @@ TEST_F(PagedBatch, SnapshotsAreThereOnce) {
   EXPECT_EQ(used(), 3);
   ASSERT_TRUE(step({a, b}));
   EXPECT_EQ(used(), 4);
+  // One that it was restored to has it too, when the first one has not.
+  ASSERT_TRUE(batch_->rollback(a, 35));
+  const int c = batch_->join().value();
+  ASSERT_TRUE(batch_->restore(c, snapshot));
+  EXPECT_EQ(used(), 4);
+  ASSERT_TRUE(batch_->leave(c));
   // Nobody has it any more: it comes from the host.
-  ASSERT_TRUE(batch_->rollback(a, 35) && batch_->leave(b));
+  ASSERT_TRUE(batch_->leave(b));
   ASSERT_TRUE(batch_->restore(batch_->join().value(), snapshot));
   EXPECT_EQ(used(), 6);
   // A sequence that has it goes back to it.
@@ -299,6 +305,18 @@ TEST_F(PagedBatch, RefusesWhatThereAreNoPagesForBeforeAnyLaunch) {
   ASSERT_TRUE(batch_->copy(a, e, 20, 5));
   EXPECT_EQ(used(), 4);
   ASSERT_TRUE(batch_->write_kv(e, {KvPart::keys, 0, 3, 1}, std::vector<float>(values_)));
+}
+
+TEST_F(PagedBatch, ACopyWithinASharedPageTakesWhatItGivesBack) {
+  open(4);
+  const int a = batch_->join().value(), b = batch_->join().value();
+  ASSERT_TRUE(feed(a, 16) && feed(b, 20));
+  const int c = batch_->fork(b).value();
+  ASSERT_TRUE(step({c}));
+  EXPECT_EQ(used(), 4);  // its first page is b's too, its second one is not
+  ASSERT_TRUE(batch_->copy(a, c, 12, 5));
+  EXPECT_EQ(batch_->length(c).value(), 12);
+  EXPECT_EQ(used(), 4);
 }
 
 TEST_F(PagedBatch, AFailedCopyOfASharedPageLeavesItShared) {
