@@ -143,6 +143,12 @@ Result<std::unique_ptr<Batch>> open_batch(std::shared_ptr<const GgufFile> file,
     return Error{Code::not_eligible,
                  "A batch has no times of its steps, and no parity with the oracles.",
                  {}};
+  if (options.session.plan.kv_pages != 0)
+    return Error{Code::invalid_argument,
+                 fmt::format("PlanOptions::kv_pages is {}; a batch has its pages by "
+                             "BatchOptions::kv_pages, and it must be 0.",
+                             options.session.plan.kv_pages),
+                 {}};
   LATHE_TRY(check_stream_has_context(options.session));
   LATHE_ASSIGN(std::shared_ptr<DeviceImpl> device, device_for(options.session, platform));
   PlanOptions wanted = options.session.plan;

@@ -352,6 +352,12 @@ TEST(PagedOptions, AreRefusedWhereTheyMakeNoSense) {
   EXPECT_EQ(large.error().code, Code::out_of_memory);
   EXPECT_NE(large.error().text().find(" pages would fit"), std::string::npos)
       << large.error().text();
+  options.session.plan.kv_pages = 4;
+  options.kv_pages = 0;
+  EXPECT_NE(open_batch(make_model(1), options, fake.platform())
+                .error()
+                .message.find("BatchOptions::kv_pages"),
+            std::string::npos);
   for (const ExecutorKind kind : {ExecutorKind::graph, ExecutorKind::cpu}) {
     SessionOptions session = options.session;
     session.executor = kind;
