@@ -134,7 +134,6 @@ std::string advice(const Plan& plan, std::int64_t free, std::int64_t other) {
   const ModelSpec& spec = plan.spec;
   const int values = spec.kv_heads * spec.head_dim;
   const bool paged = plan.options.kv_pages > 0;
-  const char* const of = paged ? "" : "a context of ";
   std::string text;
   std::int64_t most = 0;
   for (const Format format : {plan.options.kv, Format::f16, Format::q8_0}) {
@@ -147,12 +146,13 @@ std::string advice(const Plan& plan, std::int64_t free, std::int64_t other) {
         (free - other) / of_each, paged ? plan.options.kv_pages : plan.options.context);
     if (fits <= most) continue;
     most = fits;
-    if (format == plan.options.kv)
-      text = fmt::format("{}{} {} would fit", of, fits, paged ? "pages" : "positions");
+    const std::string in = fmt::format(" with a KV cache in {}", row(format).name);
+    if (text.empty())
+      text = (paged ? fmt::format("{} page{}", fits, fits == 1 ? "" : "s")
+                    : fmt::format("a context of {} positions", fits)) +
+             (format == plan.options.kv ? "" : in) + " would fit";
     else
-      text += fmt::format("{}{} with a KV cache in {}", text.empty() ? of : " (or ", fits,
-                          row(format).name) +
-              (text.empty() ? " would fit" : ")");
+      text += fmt::format(" (or {}{})", fits, in);
   }
   return text.empty() ? "the weights alone do not fit this device" : text;
 }

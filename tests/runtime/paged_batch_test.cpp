@@ -369,5 +369,23 @@ TEST(PagedOptions, AreRefusedWhereTheyMakeNoSense) {
   }
 }
 
+TEST(PagedOptions, NameTheFormatThatWouldFit) {
+  BatchOptions options = paged_options(1 << 20);
+  options.session.plan.kv = Format::f32;
+  std::optional<FakeDriver> fake(std::in_place, FakeOptions{.execute = false});
+  const auto refusal = [&] {
+    return open_batch(make_model(1), options, fake->platform()).error().text();
+  };
+  const std::string all = refusal();
+  const std::int64_t page = 2 * 16 * 128 * 4;  // bytes
+  const std::int64_t others =
+      std::stoll(all.substr(all.find("needed: ") + 8)) - options.kv_pages * page;
+  fake.emplace(FakeOptions{.execute = false, .memory = std::size_t(others + page - 1)});
+  const std::string less = refusal();
+  EXPECT_NE(less.find("1 page with a KV cache in f16 would fit (or 3 with a KV cache in q8_0)"),
+            std::string::npos)
+      << less;
+}
+
 }  // namespace
 }  // namespace lathe::testing
