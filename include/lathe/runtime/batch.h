@@ -81,7 +81,7 @@ class Batch {
   virtual Result<std::int32_t> choose(int row, TokenSet allowed) = 0;
 
   // As those of a session (docs/services.md); a snapshot may be a session's. With pages, sequences
-  // that a snapshot was restored to, or taken of, have it once as long as they keep it.
+  // whose last snapshot, restored or taken, is the same have it once as long as they keep it.
   virtual Result<void> read_kv(int sequence, const KvRange& range, std::span<float> values) = 0;
   virtual Result<void> write_kv(int sequence, const KvRange& range,
                                 std::span<const float> values) = 0;
