@@ -25,26 +25,6 @@ constexpr std::array kExecutors = {
 // Of a run that can be cancelled: how many are decoded between two looks.
 constexpr std::size_t kTokensPerLook = 8;
 
-Result<void> check_options(const SessionOptions& options) {
-  if (options.time_steps && options.executor != ExecutorKind::eager &&
-      options.executor != ExecutorKind::cpu)
-    return Error{Code::invalid_argument,
-                 fmt::format("Steps are timed by the executors eager and cpu, not by {}.",
-                             executor_name(options.executor)),
-                 {}};
-  if (!(options.parity >= 0 && options.parity <= 1))
-    return Error{Code::invalid_argument,
-                 fmt::format("parity is {}; it must be 0, for none, to 1.", options.parity),
-                 {}};
-  if (options.plan.kv_pages != 0)
-    return Error{Code::invalid_argument,
-                 fmt::format("kv_pages is {}; a session has its positions in a row, and it must be "
-                             "0. Batches have pages (BatchOptions::kv_pages).",
-                             options.plan.kv_pages),
-                 {}};
-  return {};
-}
-
 }  // namespace
 
 const char* executor_name(ExecutorKind kind) {
@@ -242,6 +222,26 @@ Result<void> SessionBase::write_recent(int length) {
   SamplingState state;
   set_recent(state, length);
   return write_sampling(state, offsetof(SamplingState, recent), sizeof(SamplingState::recent));
+}
+
+Result<void> check_options(const SessionOptions& options) {
+  if (options.time_steps && options.executor != ExecutorKind::eager &&
+      options.executor != ExecutorKind::cpu)
+    return Error{Code::invalid_argument,
+                 fmt::format("Steps are timed by the executors eager and cpu, not by {}.",
+                             executor_name(options.executor)),
+                 {}};
+  if (!(options.parity >= 0 && options.parity <= 1))
+    return Error{Code::invalid_argument,
+                 fmt::format("parity is {}; it must be 0, for none, to 1.", options.parity),
+                 {}};
+  if (options.plan.kv_pages != 0)
+    return Error{Code::invalid_argument,
+                 fmt::format("kv_pages is {}; a session has its positions in a row, and it must be "
+                             "0. Batches have pages (BatchOptions::kv_pages).",
+                             options.plan.kv_pages),
+                 {}};
+  return {};
 }
 
 Result<std::unique_ptr<Session>> open_session(std::shared_ptr<const GgufFile> file,

@@ -118,6 +118,8 @@ class SessionBase : public Session {
 
 Result<std::unique_ptr<Session>> open_cpu_session(std::shared_ptr<const GgufFile> file, Plan plan,
                                                   const SessionOptions& options);
+// What a session cannot be opened with, whatever the model and the device.
+Result<void> check_options(const SessionOptions& options);
 // invalid_argument: a stream was given, and not what it belongs to.
 Result<void> check_stream_has_context(const SessionOptions& options);
 // Builds the plan and checks that the file has what it lists.

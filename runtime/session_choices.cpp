@@ -63,6 +63,7 @@ Result<Plan> unfused_plan(const GgufFile& file, PlanOptions options, std::string
 
 Result<std::vector<Selected>> choices_of(const GgufFile& file, const SessionOptions& options,
                                          const Platform& platform) {
+  LATHE_TRY(check_options(options));
   if (options.executor == ExecutorKind::cpu) {
     LATHE_ASSIGN(Plan plan, plan_for_cpu(file, options.plan));
     plan.choices.insert(plan.choices.begin(), told_of_cpu());

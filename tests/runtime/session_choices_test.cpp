@@ -135,6 +135,9 @@ TEST(SessionChoices, WhatIsExplainedIsRefusedLikeTheOpening) {
   EXPECT_EQ(explained.error().message, refused.error().message);
   options.plan.tuning.clear();
   EXPECT_TRUE(Session::explain(*make_model(1), options));
+  options.plan.kv_pages = 4;
+  EXPECT_EQ(Session::explain(*make_model(1), options).error().message,
+            open_session(make_model(1), options, fake.platform()).error().message);
 }
 
 TEST(SessionChoices, AVariableThatMakesNoSenseIsRefusedByItsName) {
