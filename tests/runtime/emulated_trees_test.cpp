@@ -1,5 +1,5 @@
 // Owns the proof without a GPU that trees of drafts change no token, and of the copies that they
-// are made with.
+// are made with, in a row and in pages.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,11 +21,13 @@ using Tree = std::vector<TreeDraft>;
 const Tokens kPrompt = {3, 7, 3, 7, 3};
 constexpr std::int32_t kFirst = 7;
 
-class EmulatedTrees : public ::testing::Test {
+// With so many pages; 0: with positions in a row.
+class EmulatedTrees : public ::testing::TestWithParam<int> {
  protected:
   std::unique_ptr<Batch> open(int sequences) {
     BatchOptions options = emulated_batch_options(Format::f16);
     options.sequences = sequences;
+    options.kv_pages = GetParam();
     auto batch = open_batch(make_model(1), options, fake_.platform());
     EXPECT_TRUE(batch) << batch.error().text();
     return batch ? std::move(*batch) : nullptr;
@@ -69,7 +71,7 @@ Tree around(const Tokens& plain, std::size_t at, int depth) {
   return tree;
 }
 
-TEST_F(EmulatedTrees, ChangeNoToken) {
+TEST_P(EmulatedTrees, ChangeNoToken) {
   const auto batch = open(5);
   ASSERT_TRUE(batch);
   for (const Sampling& sampling :
@@ -102,7 +104,7 @@ TEST_F(EmulatedTrees, ChangeNoToken) {
 }
 
 // The path that is right is not the first.
-TEST_F(EmulatedTrees, TheLongestPathIsKeptWhichever) {
+TEST_P(EmulatedTrees, TheLongestPathIsKeptWhichever) {
   const auto batch = open(4);
   ASSERT_TRUE(batch);
   const Tokens plain = plain_tokens(*batch, {}, 10);
@@ -145,7 +147,7 @@ TEST_F(EmulatedTrees, TheLongestPathIsKeptWhichever) {
   EXPECT_LT(all.drafts.steps, one.drafts.steps);
 }
 
-TEST_F(EmulatedTrees, ForksAndPartsOfCopies) {
+TEST_P(EmulatedTrees, ForksAndPartsOfCopies) {
   const auto batch = open(3);
   ASSERT_TRUE(batch);
   const Sampling drawn{.temperature = 1, .seed = 5};
@@ -172,7 +174,7 @@ TEST_F(EmulatedTrees, ForksAndPartsOfCopies) {
   EXPECT_EQ(batch->length(c).value(), 2);
 }
 
-TEST_F(EmulatedTrees, WhatMakesNoSenseIsRefused) {
+TEST_P(EmulatedTrees, WhatMakesNoSenseIsRefused) {
   const auto batch = open(2);
   ASSERT_TRUE(batch);
   const int sequence = join(*batch, {});
@@ -190,6 +192,8 @@ TEST_F(EmulatedTrees, WhatMakesNoSenseIsRefused) {
   refused(1, LookupTrees{}, 4, 2);
   EXPECT_TRUE(generate_with_trees(*batch, sequence, kFirst, tokens, {}, 0, 1));
 }
+
+INSTANTIATE_TEST_SUITE_P(Pages, EmulatedTrees, ::testing::Values(0, 10));
 
 TEST(LookupTrees, HaveTheWaysThatTheTextWentOn) {
   const auto tree = [](const Tokens& text, int most, int paths) {
