@@ -254,6 +254,7 @@ void open_batch(Caller& c) {
   options.session = c.rarely() ? nullptr : &choice.options;
   options.sequences = c.number(-1, 4);
   options.rows = c.number(-1, 9);
+  if (c.one_of(2)) options.kv_pages = c.number(-1, 9);
   c.resize(options);
   c.open<lathe_batch>([&](lathe_batch** out) {
     return lathe_batch_open(c.any<lathe_model>(), c.rarely() ? nullptr : &options, out);
@@ -272,6 +273,7 @@ void open_usual_batch(Caller& c) {
   options.session = &session;
   options.sequences = 4;
   options.rows = 8;
+  options.kv_pages = c.one_of(6);  // 8 would be enough for all
   c.open<lathe_batch>(
       [&](lathe_batch** out) { return lathe_batch_open(c.last<lathe_model>(), &options, out); });
   std::int32_t sequence = 0;
