@@ -62,6 +62,10 @@ struct DraftCounts {
 // draws. A step has at most `most` drafts, and as many rows and positions as there is room for.
 // Afterwards the sequence has all tokens but the last. A -1 (see Batch::step) makes what follows it
 // meaningless.
+//
+// In a KV cache of pages the drafts of a step take pages until it has ended: out_of_memory where
+// there are too few for them, though a step of one row would have had enough. The sequence then has
+// the tokens of the steps before (Batch::length).
 Result<DraftCounts> generate_with_drafts(Batch& batch, int sequence, std::int32_t token,
                                          std::span<std::int32_t> tokens, const Drafter& drafter,
                                          int most);
