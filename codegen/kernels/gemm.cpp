@@ -167,17 +167,23 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   }
 }
 
+// x f'(x) / f(x), by which relative errors grow, is 1.29 at most for positive x, of SiLU and GELU.
+// Below zero it is more, but there results are small.
+constexpr double kGrowthByActivation = 1.3;
+
 double bound_of_key(const KernelKey& key) {
+  const bool curved = key.operation == Operation::activate && key.activation != Activation::relu;
   switch (key.format) {
     case Format::f64:
       return 1e-14;
     case Format::f32:
       return 1e-6;
-    case Format::f16:
     case Format::fp8_e4m3:
       return 1e-3;
+    case Format::f16:
+      return 1e-3 * (curved ? kGrowthByActivation : 1);
     default:
-      return kGemmRow.bound;
+      return kGemmRow.bound * (curved ? kGrowthByActivation : 1);
   }
 }
 
@@ -202,10 +208,10 @@ const KernelRow kGemmRow = {
     oracle,
     4e-3,
     "two numbers of bf16, of 8 bits, are off by 2^-9 each at most, which makes 2.4e-3 of many "
-    "random ones; f16 has 11 bits: 1e-3. The faithful form, f32, has 22 and sums in f32: 1e-6. "
-    "Numbers of fp8_e4m3 are exact against an oracle that rounds as their operands do; the matrix "
-    "units sum 128 products of them in some 14 bits: 1e-3. f64: 1e-14. "
-    "Sums grow worse with sqrt(k): stated for k to 2^15",
+    "random ones; f16 has 11 bits: 1e-3; after SiLU or GELU both 1.3 times that. The faithful "
+    "form, f32, has 22 and sums in f32: 1e-6. Numbers of fp8_e4m3 are exact against an oracle that "
+    "rounds as their operands do; the matrix units sum 128 products of them in some 14 bits: 1e-3. "
+    "f64: 1e-14. Sums grow worse with sqrt(k): stated for k to 2^15",
     no_template,
     80,
     "asynchronous copies",
