@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
+#include <numeric>
 
 #include "tests/fuzz/c_caller.h"
 
@@ -279,6 +280,16 @@ void open_usual_batch(Caller& c) {
   std::int32_t sequence = 0;
   for (int i = 0; i < 2; ++i)
     Caller::seen(lathe_batch_join(c.last<lathe_batch>(), nullptr, &sequence));
+  // What later calls share, copy and take back: keys and values of more than a page.
+  std::array<std::int32_t, 24> text;
+  std::iota(text.begin(), text.end(), 1);
+  const std::int32_t length = c.one_of(int(text.size()) + 1);
+  if (length == 0) return;
+  Caller::seen(lathe_batch_feed(c.last<lathe_batch>(), 0, text.data(), length));
+  if (c.one_of(2))
+    c.open<lathe_snapshot>([&](lathe_snapshot** out) {
+      return lathe_batch_snapshot(c.last<lathe_batch>(), 0, length, out);
+    });
 }
 
 void call_services(Caller& c) {

@@ -20,6 +20,7 @@ namespace lathe::fuzz {
 
 constexpr int kMostTokens = 16;
 constexpr std::int32_t kMostContext = 64;
+constexpr int kVocabulary = 80;  // of the models that are opened
 
 inline lathe_status close(lathe_key* key) {
   return lathe_key_close(key);
@@ -78,7 +79,7 @@ class Caller {
     return rarely() ? input.ConsumeIntegral<std::int32_t>()
                     : input.ConsumeIntegralInRange(least, most);
   }
-  std::int32_t token() { return number(-1, 81); }
+  std::int32_t token() { return number(-1, kVocabulary + 1); }
   std::array<std::int32_t, kMostTokens> tokens();
   // Lives until the end of the run, as do the bytes.
   const char* text(const char* usual);
