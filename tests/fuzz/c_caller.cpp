@@ -1,6 +1,7 @@
 // Owns the arguments, the handles and the end of a run of the C interface's fuzzer.
 #include "tests/fuzz/c_caller.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
@@ -19,8 +20,12 @@ Caller::~Caller() {
       handles_);
   if (!driver_) return;
   if (!memory_.empty()) driver_->take_back(reinterpret_cast<std::uintptr_t>(memory_.data()));
+  for (const std::string& violation : driver_->violations())
+    std::fprintf(stderr, "%s\n", violation.c_str());
   require(driver_->violations().empty());
-  require(driver_->leaks() == (stream_ ? "1 streams, " : ""));
+  const std::string left = driver_->leaks(), expected = stream_ ? "1 streams, " : "";
+  if (left != expected) std::fprintf(stderr, "left: %s\n", left.c_str());
+  require(left == expected);
 }
 
 std::array<std::int32_t, kMostTokens> Caller::tokens() {
