@@ -26,7 +26,9 @@ std::uint64_t allocate(void* user, std::size_t bytes) {
   return reinterpret_cast<std::uintptr_t>(made);
 }
 void take_back(void* user, std::uint64_t address) {
-  static_cast<Caller::Memory*>(user)->driver->take_back(address);
+  // While a batch decodes, products may take and give back memory of theirs.
+  const bool others_work = true;
+  static_cast<Caller::Memory*>(user)->driver->take_back(address, others_work);
   std::free(reinterpret_cast<void*>(address));
 }
 

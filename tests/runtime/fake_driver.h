@@ -105,9 +105,10 @@ class FakeDriver {
   std::vector<std::string> violations() const;
 
   // Memory of the caller's own, which counts as the device's, or as pinned, until it is taken back:
-  // a violation while a stream has work to do.
+  // a violation while a stream has work to do, unless there are streams that have nothing to do
+  // with it.
   void lend(std::uint64_t address, std::size_t bytes, bool pinned);
-  void take_back(std::uint64_t address);
+  void take_back(std::uint64_t address, bool others_work = false);
 
   CUcontext make_context();           // one of the caller's
   CUcontext current_context() const;  // on this thread
