@@ -371,30 +371,4 @@ std::vector<Bytes> device_arguments(const KernelCase& kernel_case, std::vector<B
   return arguments;
 }
 
-int draws(const KernelCase& kernel_case) {
-  if (row(kernel_case.key.type).bound == 0) return 1;
-  // Gated products are many times as large in a few places as elsewhere: the error of few values is
-  // that of the largest two or three.
-  const bool uneven = kernel_case.key.type == KernelType::matmul && kernel_case.key.gated;
-  const std::size_t enough = uneven ? 128 : 32;
-  std::size_t values = 0;
-  for (const Param& param : row(kernel_case.key.type).params(kernel_case.key))
-    if (param.access != Access::read)
-      values += argument_bytes(kernel_case, param) / (is_f64(param) ? 8 : 4);
-  if (kernel_case.key.type == KernelType::attention)  // its maxima are compared on their own
-    values = static_cast<std::size_t>(kernel_case.key.heads);
-  // The values of a head have the error of its weights in common.
-  if (kernel_case.key.type == KernelType::attend_tokens)
-    values = static_cast<std::size_t>(kernel_case.key.heads * std::max(kernel_case.count, 1));
-  // Those of a row have the errors of its few numbers in common, and of a column.
-  if (kernel_case.key.type == KernelType::gemm)
-    values = std::min(
-        values, static_cast<std::size_t>(std::min(kernel_case.key.tokens, kernel_case.key.n)) *
-                    static_cast<std::size_t>(kernel_case.key.k));
-  const int few = static_cast<int>((enough + values - 1) / values);
-  // Codes have offsets: when the few values of a vector sum to nearly nothing, all rows cancel.
-  const KernelKey& key = kernel_case.key;
-  return key.type == KernelType::matvec && key.k <= 256 ? std::max(few, 8) : few;
-}
-
 }  // namespace lathe::verification
