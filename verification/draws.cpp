@@ -37,6 +37,8 @@ std::int64_t enough_values(const KernelKey& key) {
   // Gated products are many times as large in a few places as elsewhere: the error of few values is
   // that of the largest two or three.
   if (key.type == KernelType::matmul && key.gated) return 128;
+  // Two rounded numbers a product make 0.6 of the bound, and of 32 values it may be 1.8 times that.
+  if (key.type == KernelType::gemm) return 128;
   // A number on the border of two bytes may become either, 0.02 of what such numbers usually are.
   if (key.type == KernelType::append_tokens && key.format == Format::q8_0) return 1024;
   return 32;
