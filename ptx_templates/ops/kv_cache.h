@@ -51,44 +51,35 @@ struct KvF16 {
   }
 };
 
-template <class Kv>
-LATHE_DEVICE void kv_append(const f32* k, const f32* v, const i32* position, u8* k_cache,
-                            u8* v_cache, int kv_heads, int head_dim, int warps) {
+// `pages`: where the cache lies in pages, which kPaged says.
+template <class Kv, bool kPaged>
+LATHE_DEVICE void kv_append(const f32* k, const f32* v, const i32* position, const i32* pages,
+                            u8* k_cache, u8* v_cache, int kv_heads, int head_dim, int warps) {
   const int i = block_x() * warps * kWarp + thread_index();
   const int width = kv_heads * head_dim;
   if (i >= width) return;
-  const i64 at = static_cast<i64>(*position) * width + i;
+  int row = *position;
+  if constexpr (kPaged) row = paged_row(pages, row);
+  const i64 at = static_cast<i64>(row) * width + i;
   Kv::store(k_cache, at, k[i]);
   Kv::store(v_cache, at, v[i]);
 }
 
 LATHE_OP kv_append_f32(const f32* k, const f32* v, const i32* position, u8* k_cache, u8* v_cache,
                        int kv_heads, int head_dim, int warps) {
-  kv_append<KvF32>(k, v, position, k_cache, v_cache, kv_heads, head_dim, warps);
+  kv_append<KvF32, false>(k, v, position, nullptr, k_cache, v_cache, kv_heads, head_dim, warps);
 }
 LATHE_OP kv_append_f16(const f32* k, const f32* v, const i32* position, u8* k_cache, u8* v_cache,
                        int kv_heads, int head_dim, int warps) {
-  kv_append<KvF16>(k, v, position, k_cache, v_cache, kv_heads, head_dim, warps);
+  kv_append<KvF16, false>(k, v, position, nullptr, k_cache, v_cache, kv_heads, head_dim, warps);
 }
-
-template <class Kv>
-LATHE_DEVICE void kv_append_paged(const f32* k, const f32* v, const i32* position, const i32* pages,
-                                  u8* k_cache, u8* v_cache, int kv_heads, int head_dim, int warps) {
-  const int i = block_x() * warps * kWarp + thread_index();
-  const int width = kv_heads * head_dim;
-  if (i >= width) return;
-  const i64 at = static_cast<i64>(paged_row(pages, *position)) * width + i;
-  Kv::store(k_cache, at, k[i]);
-  Kv::store(v_cache, at, v[i]);
-}
-
 LATHE_OP kv_append_f32_paged(const f32* k, const f32* v, const i32* position, const i32* pages,
                              u8* k_cache, u8* v_cache, int kv_heads, int head_dim, int warps) {
-  kv_append_paged<KvF32>(k, v, position, pages, k_cache, v_cache, kv_heads, head_dim, warps);
+  kv_append<KvF32, true>(k, v, position, pages, k_cache, v_cache, kv_heads, head_dim, warps);
 }
 LATHE_OP kv_append_f16_paged(const f32* k, const f32* v, const i32* position, const i32* pages,
                              u8* k_cache, u8* v_cache, int kv_heads, int head_dim, int warps) {
-  kv_append_paged<KvF16>(k, v, position, pages, k_cache, v_cache, kv_heads, head_dim, warps);
+  kv_append<KvF16, true>(k, v, position, pages, k_cache, v_cache, kv_heads, head_dim, warps);
 }
 
 }  // namespace lathe::dev

@@ -21,6 +21,17 @@ struct Activation {
   i32 sum[2][2];   // of the integers, per half of 16
 };
 
+LATHE_DEVICE void take_scales(const f32x4& f, const u32x4& s, Activation& x) {
+  x.scale[0] = f.x;
+  x.scale[1] = f.y;
+  x.offset[0] = f.z;
+  x.offset[1] = f.w;
+  x.sum[0][0] = static_cast<i32>(s.x);
+  x.sum[0][1] = static_cast<i32>(s.y);
+  x.sum[1][0] = static_cast<i32>(s.z);
+  x.sum[1][1] = static_cast<i32>(s.w);
+}
+
 // A column in shared memory: 16 bytes for each lane, limb g & 1 of sub-blocks 2 (g / 2) + p, values
 // 4t ... and 16 + 4t ...; then for each t 16 bytes of scales and offsets, and 16 of sums. All are
 // zero where the tile has no sub-block.
@@ -37,14 +48,7 @@ LATHE_DEVICE void load_activation(const u8* column, Activation& x) {
     x.b[i][1][0] = pinned(mine ? q.z : 0u);
     x.b[i][1][1] = pinned(mine ? q.w : 0u);
   }
-  x.scale[0] = f.x;
-  x.scale[1] = f.y;
-  x.offset[0] = f.z;
-  x.offset[1] = f.w;
-  x.sum[0][0] = static_cast<i32>(s.x);
-  x.sum[0][1] = static_cast<i32>(s.y);
-  x.sum[1][0] = static_cast<i32>(s.z);
-  x.sum[1][1] = static_cast<i32>(s.w);
+  take_scales(f, s, x);
 }
 
 // The same in place of another column's. The words that were zero stay so, as they are the same in
@@ -57,14 +61,7 @@ LATHE_DEVICE void replace_activation(const u8* column, Activation& x) {
                     x.b[i][1][1]);
   const f32x4 f = *reinterpret_cast<const f32x4*>(column + 512 + t * 16);
   const u32x4 s = *reinterpret_cast<const u32x4*>(column + 576 + t * 16);
-  x.scale[0] = f.x;
-  x.scale[1] = f.y;
-  x.offset[0] = f.z;
-  x.offset[1] = f.w;
-  x.sum[0][0] = static_cast<i32>(s.x);
-  x.sum[0][1] = static_cast<i32>(s.y);
-  x.sum[1][0] = static_cast<i32>(s.z);
-  x.sum[1][1] = static_cast<i32>(s.w);
+  take_scales(f, s, x);
 }
 
 // Lane's words of 16 bytes at a chunk of 512.
