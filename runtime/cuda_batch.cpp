@@ -50,7 +50,7 @@ Result<void> CudaBatch::feed(int sequence, std::span<const std::int32_t> tokens)
     const auto part = tokens.first(std::min(tokens.size(), std::size_t(most_rows_)));
     fed_.clear();
     for (const std::int32_t token : part) fed_.push_back({sequence, token});
-    LATHE_TRY(launch(fed_));
+    LATHE_TRY(launch(fed_, ranges_of(fed_)));
     tokens = tokens.subspan(part.size());
   }
   return {};
@@ -74,6 +74,7 @@ void CudaBatch::cut(int sequence, int length) {
 
 std::span<const PositionRange> CudaBatch::ranges_of(std::span<const BatchRow> rows) {
   ranges_.clear();
+  if (!cache_->is_paged()) return ranges_;
   for (const BatchRow& row : rows) {
     const auto found = std::ranges::find(ranges_, row.sequence, &PositionRange::sequence);
     if (found != ranges_.end()) {
@@ -86,11 +87,12 @@ std::span<const PositionRange> CudaBatch::ranges_of(std::span<const BatchRow> ro
   return ranges_;
 }
 
-Result<void> CudaBatch::launch(std::span<const BatchRow> rows) {
+Result<void> CudaBatch::launch(std::span<const BatchRow> rows,
+                               std::span<const PositionRange> ranges) {
   const auto fits = std::ranges::find_if(
       rows_, [&](const BatchLaunches& r) { return r.plan.shape.rows >= std::ssize(rows); });
   const BatchShape& shape = fits->plan.shape;
-  LATHE_TRY(cache_->make(ranges_of(rows)));
+  LATHE_TRY(cache_->make(ranges));
   const auto put = [&](std::int64_t at, std::size_t i, const auto& value) {
     std::memcpy(head_.data() + std::size_t(at) + i * sizeof value, &value, sizeof value);
   };
@@ -142,13 +144,14 @@ Result<void> CudaBatch::fetch(const PinnedBuffer& to, std::int64_t offset, std::
 
 Result<std::span<const std::int32_t>> CudaBatch::step(std::span<const BatchRow> rows) {
   LATHE_TRY(sequences_.check_rows(rows, most_rows_));
-  LATHE_TRY(cache_->check(ranges_of(rows)));
+  const std::span<const PositionRange> ranges = ranges_of(rows);
+  LATHE_TRY(cache_->check(ranges));
   const TraceRange range("step of a batch");
   LATHE_ASSIGN(ContextScope scope, context().enter());
   LATHE_TRY(check_stream_not_capturing(driver(), stream_,
                                        "a step of a batch, for which the host waits,"));
   logits_rows_ = 0;
-  LATHE_TRY(launch(rows));
+  LATHE_TRY(launch(rows, ranges));
   const std::int64_t sampled = last_->plan.head.offset + last_->plan.shape.sampled_at();
   if (Result<void> fetched = fetch(host_sampled_, sampled, rows.size() * 4); !fetched) {
     take_back(rows);

@@ -108,12 +108,12 @@ class CudaBatch final : public Batch {
   Result<KvAccess> kv(int sequence);
   // Forgets a sequence's positions from `length` on.
   void cut(int sequence, int length);
-  // What rows are about to write; valid until the next call.
+  // What rows are about to write, for a cache that wants to know; valid until the next call.
   std::span<const PositionRange> ranges_of(std::span<const BatchRow> rows);
   // Has these positions ready to be written, which have been checked.
   Result<void> make(const PositionRange& range);
   // Puts checked rows on the stream and into their sequences; after an error neither.
-  Result<void> launch(std::span<const BatchRow> rows);
+  Result<void> launch(std::span<const BatchRow> rows, std::span<const PositionRange> ranges);
   Result<void> send(const BatchLaunches& rows, std::int64_t bytes);
   void take_back(std::span<const BatchRow> rows);
   // Waits. `offset` is one in the scratch memory.
