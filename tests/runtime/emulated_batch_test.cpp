@@ -11,30 +11,19 @@
 #include "lathe/runtime/drafts.h"
 #include "runtime/session_base.h"
 #include "tests/runtime/batch_schedule.h"
-#include "tests/runtime/emulated_driver.h"
-#include "tests/runtime/tiny_model.h"
-#include "verification/random.h"
+#include "tests/runtime/emulated_batches.h"
 
 namespace lathe::testing {
 
-using verification::fresh_seed;
 using verification::Random;
 
 namespace {
 
-class EmulatedBatch : public ::testing::Test {
+class EmulatedBatch : public EmulatedBatches<::testing::Test> {
  protected:
   std::unique_ptr<Batch> open(const BatchOptions& options, int layers = 2) {
-    auto batch = open_batch(make_model(layers), options, fake_.platform());
-    EXPECT_TRUE(batch) << batch.error().text();
-    return batch ? std::move(*batch) : nullptr;
+    return open_batch_of(layers, options);
   }
-  void TearDown() override {
-    for (const std::string& violation : fake_.violations()) ADD_FAILURE() << violation;
-  }
-
-  const std::uint64_t seed_ = fresh_seed();
-  FakeDriver fake_{emulated(3, seed_)};
 };
 
 TEST_F(EmulatedBatch, LogitsAreThoseOfASession) {

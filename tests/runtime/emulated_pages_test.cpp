@@ -11,13 +11,10 @@
 #include "lathe/runtime/batch.h"
 #include "runtime/session_base.h"
 #include "tests/runtime/batch_schedule.h"
-#include "tests/runtime/emulated_driver.h"
-#include "tests/runtime/tiny_model.h"
-#include "verification/random.h"
+#include "tests/runtime/emulated_batches.h"
 
 namespace lathe::testing {
 
-using verification::fresh_seed;
 using verification::Random;
 
 namespace {
@@ -166,21 +163,13 @@ class Twins {
   std::optional<KvSnapshot> of_row_, of_paged_;
 };
 
-class EmulatedPages : public ::testing::Test {
+class EmulatedPages : public EmulatedBatches<::testing::Test> {
  protected:
   std::unique_ptr<Batch> open(Format kv, int pages) {
     BatchOptions options = emulated_batch_options(kv);
     options.kv_pages = pages;
-    auto batch = open_batch(make_model(1), options, fake_.platform());
-    EXPECT_TRUE(batch) << batch.error().text();
-    return batch ? std::move(*batch) : nullptr;
+    return open_batch_of(1, options);
   }
-  void TearDown() override {
-    for (const std::string& violation : fake_.violations()) ADD_FAILURE() << violation;
-  }
-
-  const std::uint64_t seed_ = fresh_seed();
-  FakeDriver fake_{emulated(3, seed_)};
 };
 
 TEST_F(EmulatedPages, TokensAreThoseOfARow) {

@@ -8,9 +8,7 @@
 
 #include "lathe/runtime/draft_trees.h"
 #include "runtime/session_base.h"
-#include "tests/runtime/emulated_driver.h"
-#include "tests/runtime/tiny_model.h"
-#include "verification/random.h"
+#include "tests/runtime/emulated_batches.h"
 
 namespace lathe::testing {
 namespace {
@@ -22,21 +20,14 @@ const Tokens kPrompt = {3, 7, 3, 7, 3};
 constexpr std::int32_t kFirst = 7;
 
 // With so many pages; 0: with positions in a row.
-class EmulatedTrees : public ::testing::TestWithParam<int> {
+class EmulatedTrees : public EmulatedBatches<::testing::TestWithParam<int>> {
  protected:
   std::unique_ptr<Batch> open(int sequences) {
     BatchOptions options = emulated_batch_options(Format::f16);
     options.sequences = sequences;
     options.kv_pages = GetParam();
-    auto batch = open_batch(make_model(1), options, fake_.platform());
-    EXPECT_TRUE(batch) << batch.error().text();
-    return batch ? std::move(*batch) : nullptr;
+    return open_batch_of(1, options);
   }
-  void TearDown() override {
-    for (const std::string& violation : fake_.violations()) ADD_FAILURE() << violation;
-  }
-
-  FakeDriver fake_{emulated(3, verification::fresh_seed())};
 };
 
 int join(Batch& batch, const Sampling& sampling) {
