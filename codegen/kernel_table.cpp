@@ -102,10 +102,13 @@ Result<void> route_covers(const KernelKey& key, Route route) {
 
 Instructions instructions_of(const KernelKey& key) {
   const KernelRow& kernel = row(key.type);
-  const Instructions of_all = {kernel.min_compute, 0, kernel.min_compute_reason};
-  if (!kernel.key_instructions) return of_all;
-  const Instructions own = kernel.key_instructions(key);
-  return own.compute > of_all.compute ? own : of_all;
+  Instructions needed;
+  if (kernel.key_instructions) needed = kernel.key_instructions(key);
+  if (needed.compute < kernel.min_compute) {
+    needed.compute = kernel.min_compute;
+    needed.what = kernel.min_compute_reason;
+  }
+  return needed;
 }
 
 Result<void> target_covers(const KernelKey& key, const Target& target) {

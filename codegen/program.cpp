@@ -31,7 +31,7 @@ void add_distinct(List& list, const KernelKey& key) {
 dev::PersistentLayout layout(const Program& program) {
   return dev::persistent_layout(program.warps, program.stages, program.slot_bytes,
                                 tile_columns(program), program.entries, attend_bytes(program),
-                                program.paired ? 2 : 1);
+                                program.together);
 }
 
 // Sub-blocks per tile when all matrices have the same, else 0: then it is data.
@@ -158,10 +158,10 @@ Result<Program> make_program(std::span<const KernelKey> steps) {
     if (key.type == KernelType::attend) {
       add_distinct(program.attends, key);
     } else if (key.type == KernelType::matvec) {
-      if (!program.matvecs.empty() && key.paired != program.paired)
+      if (!program.matvecs.empty() && tiles_together(key) != program.together)
         return refused("some of its phases multiply tiles in pairs and some do not");
       add_distinct(program.matvecs, key);
-      program.paired = key.paired;
+      program.together = tiles_together(key);
       for (const auto& [format, n] : matrices(key)) program.entries += n > 0 ? 1 : 0;
       program.slot_bytes = std::max(program.slot_bytes, matvec_slot_bytes(key));
       program.blocks = key.blocks;
@@ -208,11 +208,10 @@ Result<std::string> cuda_source(const Program& program) {
       "                          stops}},\n"
       "                         {{{}, {}, {}, {}, {}, {}, {}, {}}}, tokens, chooses);\n"
       "}}\n",
-      tiles ? "embed_tiles" : "embed", features(program), common_subs(program),
-      program.paired ? 2 : 1, attend_blocks_text(program), attend_text(program),
-      embed_text(program.embed), program.warps * 32, kEntry, program.steps, program.entries,
-      program.blocks, program.warps, program.stages, program.slot_bytes, tile_columns(program),
-      attend_bytes(program));
+      tiles ? "embed_tiles" : "embed", features(program), common_subs(program), program.together,
+      attend_blocks_text(program), attend_text(program), embed_text(program.embed),
+      program.warps * 32, kEntry, program.steps, program.entries, program.blocks, program.warps,
+      program.stages, program.slot_bytes, tile_columns(program), attend_bytes(program));
 }
 
 Result<void> program_fits(const Program& program, const Target& target) {

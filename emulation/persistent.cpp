@@ -116,7 +116,7 @@ Result<Program> parse(const std::string& text) {
     if (key.type == KernelType::attend) program.attends.push_back(key);
     if (key.type == KernelType::matvec) {
       program.matvecs.push_back(key);
-      program.paired = key.paired;
+      program.together = key.paired ? 2 : 1;
     }
   }
   return program;
@@ -155,7 +155,7 @@ Result<void> emulate_persistent(const std::string& text, std::span<void* const> 
   Result<void> ran = launch_together(
       "the persistent kernel", program.geometry(),
       [&] {
-        if (program.paired)
+        if (program.together == 2)
           dev::run_persistent<Phases<2>>(operands, shape, tokens, chooses);
         else
           dev::run_persistent<Phases<1>>(operands, shape, tokens, chooses);

@@ -11,12 +11,6 @@
 namespace lathe {
 namespace {
 
-// Bytes of one position's K, and the same again of V, in one layer.
-std::int64_t kv_position_bytes(const Plan& plan) {
-  return lathe::kv_position_bytes(plan.options.kv,
-                                  std::int64_t{plan.spec.kv_heads} * plan.spec.head_dim);
-}
-
 // Every operand is read whole, except the embedding table: one row of it.
 std::int64_t weight_bytes(const Step& step, const Operand& operand) {
   if (step.key.type == KernelType::embed) return row_bytes(step.key.format, step.key.k);
@@ -61,17 +55,21 @@ KernelKey WeightSlot::retile_key() const {
   return key;
 }
 
+std::int64_t Plan::kv_bytes_per_position() const {
+  return kv_position_bytes(options.kv, std::int64_t{spec.kv_heads} * spec.head_dim);
+}
+
 std::int64_t Plan::kv_positions() const {
   if (options.kv_pages > 0) return std::int64_t{options.kv_pages} * kPagePositions;
   return std::int64_t{options.sequences} * options.context;
 }
 
 std::int64_t Plan::kv_bytes_per_layer() const {
-  return kv_positions() * kv_position_bytes(*this);
+  return kv_positions() * kv_bytes_per_position();
 }
 
 int Plan::pages_per_sequence() const {
-  return (options.context + kPagePositions - 1) / kPagePositions;
+  return pages_of(options.context);
 }
 
 std::int64_t Plan::page_table_bytes() const {
@@ -83,7 +81,7 @@ std::int64_t Plan::kv_bytes_read(int length) const {
   for (const LayerSpec& layer : spec.per_layer) {
     positions += layer.window > 0 ? std::min(layer.window, length) : length;
   }
-  return 2 * positions * kv_position_bytes(*this);
+  return 2 * positions * kv_bytes_per_position();
 }
 
 std::vector<KernelKey> Plan::distinct_keys() const {
@@ -99,7 +97,7 @@ PlanCounts Plan::counts() const {
   PlanCounts counts;
   counts.launches = static_cast<int>(steps.size());
   counts.distinct_kernels = static_cast<int>(distinct_keys().size());
-  counts.kv_bytes_per_position = 2 * spec.layers * kv_position_bytes(*this);
+  counts.kv_bytes_per_position = 2 * spec.layers * kv_bytes_per_position();
   for (const Step& step : steps) {
     count_operands(step, counts);
     const Cost cost = row(step.key.type).cost(step.key);

@@ -5,16 +5,7 @@
 
 #include <algorithm>
 
-#include "lathe/codegen/format.h"
-
 namespace lathe {
-namespace {
-
-std::int64_t row_bytes(const Plan& plan) {
-  return kv_position_bytes(plan.options.kv, std::int64_t{plan.spec.kv_heads} * plan.spec.head_dim);
-}
-
-}  // namespace
 
 BatchCache::BatchCache(const Plan& plan, const Addresses& addresses, const Driver& driver,
                        CUstream stream)
@@ -51,7 +42,7 @@ Result<void> BatchCache::check_free(std::span<const PositionRange> ranges, int n
                                     int free) const {
   if (needed <= free) return {};
   const std::int64_t bytes =
-      2 * plan_.spec.layers * std::int64_t{kPagePositions} * row_bytes(plan_);
+      2 * plan_.spec.layers * std::int64_t{kPagePositions} * plan_.kv_bytes_per_position();
   const std::string who = ranges.size() == 1
                               ? fmt::format("Sequence {} needs", ranges[0].sequence)
                               : fmt::format("The step's {} sequences need", ranges.size());
@@ -118,10 +109,7 @@ Result<void> BatchCache::copy(int from, int to, int first, int length) {
   if (takes_part_of_page(from, to, first, length)) {
     const PositionRange range{to, first, std::min(length, (page + 1) * kPagePositions)};
     LATHE_TRY(make({&range, 1}));
-    const std::int64_t at = first % kPagePositions;
-    const auto row = [&](int sequence) {
-      return std::int64_t{pages_->of(sequence)[std::size_t(page)]} * kPagePositions + at;
-    };
+    const auto row = [&](int sequence) { return row_in_pages(pages_->of(sequence).data(), first); };
     LATHE_TRY(copy_rows(row(from), row(to), range.end - first));
   }
   pages_->share(from, to, pages_of(first), pages_of(length));
@@ -129,7 +117,7 @@ Result<void> BatchCache::copy(int from, int to, int first, int length) {
 }
 
 Result<void> BatchCache::copy_rows(std::int64_t from, std::int64_t to, std::int64_t rows) const {
-  const std::int64_t row = row_bytes(plan_);
+  const std::int64_t row = plan_.kv_bytes_per_position();
   for (const auto* caches : {&addresses_.kv_k, &addresses_.kv_v})
     for (const std::uint64_t cache : *caches)
       LATHE_DRIVER_CALL(driver_, cuMemcpyDtoDAsync, cache + CUdeviceptr(to * row),

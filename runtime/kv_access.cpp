@@ -61,7 +61,7 @@ Result<void> move_on_device(const Driver& driver, CUstream stream, std::span<con
 }
 
 std::size_t KvAccess::row_bytes() const {
-  return std::size_t(kv_position_bytes(plan_.options.kv, width()));
+  return std::size_t(plan_.kv_bytes_per_position());
 }
 
 void KvAccess::add_rows(KvPart part, int layer, int first, int positions, std::byte* host,
@@ -71,10 +71,8 @@ void KvAccess::add_rows(KvPart part, int layer, int first, int positions, std::b
     std::uint64_t row = std::uint64_t(places_.first_row) + std::uint64_t(first);
     int run = positions;
     if (!places_.pages.empty()) {
-      const int within = first % kPagePositions;
-      const std::int32_t page = places_.pages[std::size_t(first / kPagePositions)];
-      row = std::uint64_t(page) * kPagePositions + std::uint64_t(within);
-      run = std::min(positions, kPagePositions - within);
+      row = std::uint64_t(row_in_pages(places_.pages.data(), first));
+      run = std::min(positions, kPagePositions - first % kPagePositions);
     }
     const std::size_t bytes = std::size_t(run) * row_bytes();
     copies.push_back({caches[std::size_t(layer)] + row * row_bytes(), host, bytes});

@@ -27,10 +27,6 @@ struct PageCopy {
   std::int32_t to = 0;
 };
 
-constexpr int pages_of(int positions) {
-  return (positions + kPagePositions - 1) / kPagePositions;
-}
-
 class KvPages {
  public:
   // Each sequence has up to `most` of all `pages`.

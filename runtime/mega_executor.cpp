@@ -46,7 +46,6 @@ class Records {
  public:
   explicit Records(const Program& program)
       : program_(program),
-        together_(program.paired ? 2 : 1),
         steps_(std::size_t(program.blocks)),
         entries_(std::size_t(program.blocks)) {}
 
@@ -90,12 +89,12 @@ class Records {
   void place_all_sums(std::vector<dev::StepRecord>& steps) const {
     const auto sums = [&](std::size_t i) {
       return i < steps.size() && steps[i].step == dev::kMatvecStep
-                 ? dev::all_sums(steps[i].matvec.shape, program_.warps, together_)
+                 ? dev::all_sums(steps[i].matvec.shape, program_.warps, program_.together)
                  : 0;
     };
     for (std::size_t i = 0; i < steps.size(); ++i)
       if (steps[i].step == dev::kMatvecStep)
-        dev::place_sums(steps[i].matvec.shape, program_.warps, together_,
+        dev::place_sums(steps[i].matvec.shape, program_.warps, program_.together,
                         std::max(i > 0 ? sums(i - 1) : 0, sums(i + 1)));
   }
 
@@ -138,7 +137,7 @@ class Records {
     s.k = key.k;
     s.subs = subs;
     s.columns = columns;
-    s.inverse = dev::column_inverse(columns, together_);
+    s.inverse = dev::column_inverse(columns, program_.together);
     s.kind = key.gated ? dev::kGatedRows : last ? dev::kLogitRows : dev::kPlainRows;
     s.activation = int(key.activation);
     s.inverse_k = 1.0f / float(key.k);
@@ -155,13 +154,12 @@ class Records {
         const int bytes = tile_shape(formats[m], rows[m], key.k)->tile_bytes;
         entries_[std::size_t(block)].push_back(
             dev::stream_entry(tiles[m] + std::int64_t{s.first[m]} * columns * bytes, s.count[m],
-                              columns, bytes, together_));
+                              columns, bytes, program_.together));
       }
     }
   }
 
   const Program& program_;
-  int together_;
   std::vector<std::vector<dev::StepRecord>> steps_;
   std::vector<std::vector<dev::StreamEntry>> entries_;
 };

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "codegen/kernels/matvec.h"
 #include "runtime/session_choices.h"
 
 namespace lathe {
@@ -24,7 +25,7 @@ std::string tuning_text(const Plan& plan) {
     const KernelKey& key = step.key;
     if (key.type == KernelType::matvec)
       add(fmt::format("{} blocks of {} warps, {} tiles ahead", key.blocks, key.warps,
-                      key.stages * (key.paired ? 2 : 1)));
+                      key.stages * tiles_together(key)));
     if (key.type == KernelType::attend || key.type == KernelType::attention)
       add(fmt::format("attention in {} split{}", key.splits, key.splits == 1 ? "" : "s"));
   }

@@ -27,8 +27,7 @@ std::string KernelCase::text() const {
 
 std::int64_t KernelCase::place(int first_row, int position) const {
   if (pages.empty()) return std::int64_t{first_row} + position;
-  const std::int64_t page = pages[static_cast<std::size_t>(first_row + position / kPagePositions)];
-  return page * kPagePositions + position % kPagePositions;
+  return row_in_pages(pages.data() + first_row, position);
 }
 
 KernelCase in_pages(KernelCase c, std::uint64_t seed) {
@@ -40,7 +39,6 @@ KernelCase in_pages(KernelCase c, std::uint64_t seed) {
     length = std::max(length, each.position + 1);
   }
   if (c.batch.empty()) lengths[c.first_row] = c.position + std::max(1, c.count);
-  const auto pages_of = [](int length) { return (length + kPagePositions - 1) / kPagePositions; };
   int needed = 0;
   for (const auto& [row, length] : lengths) needed += pages_of(length);
   std::vector<std::int32_t> order(static_cast<std::size_t>(needed + needed / 2 + 2));

@@ -71,7 +71,6 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   const auto* v_cache = static_cast<const std::byte*>(arguments[2]);
   const int position = *static_cast<const std::int32_t*>(arguments[3]);
   const auto* pages = key.paged ? static_cast<const std::int32_t*>(arguments[4]) : nullptr;
-  const Caches caches = {{}, {}, pages};
   auto* partial = static_cast<float*>(arguments[key.paged ? 5 : 4]);
   const FormatRow& format = row(key.format);
   const int d = key.head_dim;
@@ -85,7 +84,7 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
     const auto [begin, end] = split_range(key, position, static_cast<int>(item % key.splits));
     const int kv_head = head / (key.heads / key.kv_heads);
     const auto at = [&](int p) {
-      return (static_cast<std::int64_t>(caches.place(p)) * key.kv_heads + kv_head) * head_bytes;
+      return (place_of(pages, p) * key.kv_heads + kv_head) * head_bytes;
     };
     double maximum = -3.0e38f, total = 0;
     scores.assign(static_cast<std::size_t>(end - begin), 0);

@@ -33,16 +33,17 @@ CacheRow cache_row(const KernelKey& key, std::byte* cache, int position, int kv_
 void load_cached(const KernelKey& key, const CacheRow& from, float* out);
 void store_cached(const KernelKey& key, const float* in, const CacheRow& to);
 
-// Of one sequence, or of all. `pages`: null where positions are one after the other.
+// Where a position is, counted in positions. `pages`: null where they are one after the other.
+inline std::int64_t place_of(const std::int32_t* pages, int position) {
+  return pages ? row_in_pages(pages, position) : position;
+}
+
+// Of one sequence, or of all.
 struct Caches {
   std::byte *keys, *values;
-  const std::int32_t* pages = nullptr;
+  const std::int32_t* pages = nullptr;  // as of place_of()
 
-  // Where a position is, counted in positions.
-  int place(int position) const {
-    return pages ? pages[position / kPagePositions] * kPagePositions + position % kPagePositions
-                 : position;
-  }
+  int place(int position) const { return static_cast<int>(place_of(pages, position)); }
 };
 // The same from where a sequence's position 0 is: a row, or an entry of the table of pages.
 Caches from_row(const KernelKey& key, const Caches& caches, int row);

@@ -123,28 +123,26 @@ void oracle_f64(const KernelKey& key, std::span<void* const> arguments, int part
   }
 }
 
-// Of the rounded numbers, whose products are exact.
-void oracle_eight(const KernelKey& key, std::span<const float> x, std::span<const float> w,
-                  const float* bias, float* y, int part, int parts) {
+// Rows of x times rows of w, each of which `line_of` makes of its numbers.
+template <class Number, class LineOf>
+void multiply_rows(const KernelKey& key, std::span<const Number> x, std::span<const float> w,
+                   const float* bias, float* y, int part, int parts, LineOf line_of) {
   const auto k = static_cast<std::size_t>(key.k), columns = static_cast<std::size_t>(key.n);
-  const auto rows = static_cast<std::size_t>(key.tokens);
-  std::vector<double> x_rounded(rows * k), line(k);
-  for (std::size_t r = 0; r < rows; ++r)
-    round_gemm_row(x.subspan(r * k, k), std::span(x_rounded).subspan(r * k, k));
   const auto [first, last] = share(key.n, part, parts);
+  std::vector<double> line(k);
   for (auto column = static_cast<std::size_t>(first); column < static_cast<std::size_t>(last);
        ++column) {
-    round_gemm_row(w.subspan(column * k, k), line);
-    for (std::size_t r = 0; r < rows; ++r) {
-      double value = 0;
-      for (std::size_t i = 0; i < k; ++i) value += x_rounded[r * k + i] * line[i];
+    line_of(w.subspan(column * k, k), std::span(line));
+    for (std::size_t r = 0; r < static_cast<std::size_t>(key.tokens); ++r) {
+      double value = dot_product(x.subspan(r * k, k), line.data());
       if (bias) value += static_cast<double>(bias[column]);
       y[r * columns + column] = static_cast<float>(finished(key, value));
     }
   }
 }
 
-// Reads rows of f32 where the kernel reads the operands that they become.
+// Reads rows of f32 where the kernel reads the operands that they become; of e4m3 the numbers are
+// rounded as these are, for then their products are exact.
 void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {
   if (is_f64(key)) return oracle_f64(key, arguments, part, parts);
   const auto k = static_cast<std::size_t>(key.k);
@@ -153,18 +151,15 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   const std::span w(static_cast<const float*>(arguments[1]), columns * k);
   const auto* bias = key.bias ? static_cast<const float*>(arguments[2]) : nullptr;
   auto* y = static_cast<float*>(arguments[key.bias ? 3 : 2]);
-  if (is_eight(key)) return oracle_eight(key, x, w, bias, y, part, parts);
-  const auto [first, last] = share(key.n, part, parts);
-  std::vector<double> line(k);
-  for (auto column = static_cast<std::size_t>(first); column < static_cast<std::size_t>(last);
-       ++column) {
-    std::ranges::copy(w.subspan(column * k, k), line.begin());
-    for (std::size_t r = 0; r < rows; ++r) {
-      double value = dot_product(x.subspan(r * k, k), line.data());
-      if (bias) value += static_cast<double>(bias[column]);
-      y[r * columns + column] = static_cast<float>(finished(key, value));
-    }
-  }
+  if (!is_eight(key))
+    return multiply_rows(key, x, w, bias, y, part, parts,
+                         [](std::span<const float> numbers, std::span<double> line) {
+                           std::ranges::copy(numbers, line.begin());
+                         });
+  std::vector<double> rounded(rows * k);
+  for (std::size_t r = 0; r < rows; ++r)
+    round_gemm_row(x.subspan(r * k, k), std::span(rounded).subspan(r * k, k));
+  multiply_rows(key, std::span<const double>(rounded), w, bias, y, part, parts, round_gemm_row);
 }
 
 // x f'(x) / f(x), by which relative errors grow, is 1.29 at most for positive x, of SiLU and GELU.

@@ -40,8 +40,7 @@ Cost cost(const KernelKey& key) {
 void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int) {
   if (part != 0) return;
   const auto* pages = key.paged ? static_cast<const std::int32_t*>(arguments[3]) : nullptr;
-  const std::int64_t place =
-      Caches{{}, {}, pages}.place(*static_cast<const std::int32_t*>(arguments[2]));
+  const std::int64_t place = place_of(pages, *static_cast<const std::int32_t*>(arguments[2]));
   const std::size_t caches = key.paged ? 4 : 3;
   const std::int64_t width = static_cast<std::int64_t>(key.kv_heads) * key.head_dim;
   for (int i = 0; i < 2; ++i)

@@ -218,13 +218,23 @@ WeightTotals weight_totals(const KernelKey& key) {
   return out;
 }
 
-double dot_product(std::span<const float> w, const double* x) {
+namespace {
+template <class Number>
+double dot_of(std::span<const Number> w, const double* x) {
   double sums[8] = {};
   std::size_t i = 0;
   for (; i + 8 <= w.size(); i += 8)
     for (std::size_t j = 0; j < 8; ++j) sums[j] += static_cast<double>(w[i + j]) * x[i + j];
   for (; i < w.size(); ++i) sums[0] += static_cast<double>(w[i]) * x[i];
   return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+}  // namespace
+
+double dot_product(std::span<const float> w, const double* x) {
+  return dot_of(w, x);
+}
+double dot_product(std::span<const double> w, const double* x) {
+  return dot_of(w, x);
 }
 
 double inverse_rms(std::span<const double> x, double epsilon) {

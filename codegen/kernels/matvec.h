@@ -36,6 +36,7 @@ WeightTotals weight_totals(const KernelKey& key);
 
 // What oracles compute with.
 double dot_product(std::span<const float> w, const double* x);
+double dot_product(std::span<const double> w, const double* x);
 double inverse_rms(std::span<const double> x, double epsilon);
 
 // The number by which device code knows a format's tiles; -1 for formats without a decode core.

@@ -66,6 +66,14 @@ inline constexpr int kMostChunkTokens = 8192;
 // Positions of a page of a KV cache that lies in pages. Page p is positions 16 p and on of the
 // cache; a table has an i32 for each page of a sequence, in the order of its positions.
 inline constexpr int kPagePositions = 16;
+constexpr int pages_of(int positions) {
+  return (positions + kPagePositions - 1) / kPagePositions;
+}
+// Where a position is in the cache, counted in positions; `pages`: the sequence's part of a table.
+constexpr std::int64_t row_in_pages(const std::int32_t* pages, int position) {
+  return std::int64_t{pages[position / kPagePositions]} * kPagePositions +
+         position % kPagePositions;
+}
 
 struct KernelKey {
   KernelType type = KernelType::gemv;

@@ -21,9 +21,9 @@ struct Program {
   int entries = 0;                 // matrices of a token
   int blocks = 0;                  // one for each multiprocessor, all at once
   int warps = 16;
-  int stages = 0;       // tiles under way per warp, or pairs of tiles
-  int slot_bytes = 0;   // room for the largest tile, or for two
-  bool paired = false;  // a warp multiplies two tiles at once; so say all matvecs
+  int stages = 0;      // tiles under way per warp, or pairs of tiles
+  int slot_bytes = 0;  // room for the largest tile, or for two
+  int together = 1;    // tiles that a warp multiplies at once, 1 or 2, as all matvecs say
 
   // Names everything that the code depends on.
   std::string text() const;

@@ -157,8 +157,10 @@ struct Plan {
   Operand hidden;
   bool whole = true;  // from a token to logits, with all layers
 
-  std::int64_t kv_bytes_per_layer() const;  // of K, and the same again of V
-  std::int64_t kv_positions() const;        // that a layer's cache has room for, of all sequences
+  // Of a layer's K, and the same again of its V.
+  std::int64_t kv_bytes_per_position() const;
+  std::int64_t kv_bytes_per_layer() const;
+  std::int64_t kv_positions() const;  // that a layer's cache has room for, of all sequences
   // Of a KV cache in pages: what a whole sequence has, which is its share of the table; the table.
   int pages_per_sequence() const;
   std::int64_t page_table_bytes() const;  // 0 without pages
