@@ -42,52 +42,55 @@ class FormatTest : public ::testing::TestWithParam<FormatRow> {
     const double top = std::max(std::fabs(*least), std::fabs(*most));
     const double range = static_cast<double>(*most) - *least;
     const double low = std::max(0.0, -static_cast<double>(*least));
-    const double half_scale = top * 0x1p-11;  // of a scale or offset stored as f16
+    // Half a unit of a scale stored as f16, times the codes that it multiplies; of an offset, one.
+    const auto half_scale = [top](int codes) { return std::max(top * 0x1p-11, codes * 0x1p-25); };
+    // Half a step, and half a unit of the scale and of the min in whole numbers.
+    const auto by_two_scales = [=](int codes, int scales) {
+      return (range + low) / (2 * codes) + (range + 2 * low) / (2 * scales) +
+             half_scale(codes * scales) + half_scale(scales);
+    };
     switch (format_.format) {
       case Format::f32:
       case Format::f64:
         return 0;
       case Format::f16:
-        return top * 0x1p-11;
+        return half_scale(1);
       case Format::bf16:
         return top * 0x1p-8;
       case Format::q4_0:
-        return top / 14 + half_scale;
+        return top / 14 + half_scale(8);
       case Format::q5_0:
-        return top / 30 + half_scale;
+        return top / 30 + half_scale(16);
       case Format::q8_0:
       case Format::q8_1:
       case Format::q8_1_tail:
-        return top / 254 + half_scale;
+        return top / 254 + half_scale(127);
       case Format::q4_1:
-        return range / 30 + 2 * half_scale;
+      case Format::q4_k_soa:
+        return range / 30 + half_scale(15) + half_scale(1);
       case Format::q5_1:
-        return range / 62 + 2 * half_scale;
-      // Half a step, and half a unit of the six-bit scale and of the six-bit min.
+        return range / 62 + half_scale(31) + half_scale(1);
       case Format::q4_k:
-        return (range + low) / 30 + (range + low) / 126 + low / 126 + 2 * half_scale;
+        return by_two_scales(15, 63);
       case Format::q5_k:
-        return (range + low) / 62 + (range + low) / 126 + low / 126 + 2 * half_scale;
+        return by_two_scales(31, 63);
       case Format::q6_k:
-        return top / 62 + top / 254 + half_scale;
-      case Format::q2_k:  // as q4_k, with four-bit scales and mins
-        return (range + low) / 6 + (range + low) / 30 + low / 30 + 2 * half_scale;
+        return top / 62 + top / 254 + half_scale(32 * 128);
+      case Format::q2_k:
+        return by_two_scales(3, 15);
       case Format::q3_k:
-        return top / 6 + top / 62 + half_scale;
-      // Half of the widest gap in the table, whose greatest entry stands for `top`.
-      case Format::iq4_nl:
-        return top * 12 / 113 + half_scale;
+        return top / 6 + top / 62 + half_scale(4 * 32);
+      case Format::iq4_nl:  // half of the widest gap in the table, the greatest entry for `top`
+        return top * 12 / 113 + half_scale(127);
       case Format::iq4_xs:
-        return top * 12 / 113 * (1 + 1.0 / 62) + top / 62 + half_scale;
+        return top * 12 / 113 * (1 + 1.0 / 62) + top / 62 + half_scale(127 * 32);
       case Format::mxfp4:  // at worst 5 between 4 and 6
         return top / 5;
       case Format::q8_k:
         return top / 254 * (1 + 0x1p-15);  // the quotient, up to 127, is rounded first
-      case Format::q4_k_soa:
-        return range / 30 + 2 * half_scale;
       case Format::fp8_e4m3:
-        return top * 0x1p-4;
-      case Format::ternary:  // what lies beyond 1 becomes 1
+        return std::max(top * 0x1p-4, 0x1p-10);  // its least step is 2^-9
+      case Format::ternary:                      // what lies beyond 1 becomes 1
         return std::max(0.5, top - 1);
     }
     return 0;
@@ -113,12 +116,10 @@ TEST_P(FormatTest, IsFoundByNameAndType) {
     EXPECT_EQ(*found, format_.format);
   }
   const Result<Format> found = format_by_ggml_type(format_.ggml_type);
-  if (format_.ggml_type == kNoFileType) {
-    EXPECT_FALSE(found);
-    return;
+  ASSERT_EQ(static_cast<bool>(found), format_.ggml_type != kNoFileType);
+  if (found) {
+    EXPECT_EQ(*found, format_.format);
   }
-  ASSERT_TRUE(found);
-  EXPECT_EQ(*found, format_.format);
 }
 
 TEST_P(FormatTest, AlignmentDividesEveryBlockOffset) {
@@ -238,12 +239,11 @@ TEST(Format, ErrorsListWhatIsKnown) {
   const Result<Format> by_type = format_by_ggml_type(21);
   ASSERT_FALSE(by_type);
   EXPECT_NE(by_type.error().message.find("21"), std::string::npos);
-  for (const FormatRow& format : formats()) {
-    const bool listed =
-        (by_type.error().message + " ").find(std::string(" ") + format.name + " ") !=
-        std::string::npos;
-    EXPECT_EQ(listed, format.ggml_type != kNoFileType) << format.name;
-  }
+  const std::string list = by_type.error().message + " ";
+  for (const FormatRow& format : formats())
+    EXPECT_EQ(list.find(std::string(" ") + format.name + " ") != std::string::npos,
+              format.ggml_type != kNoFileType)
+        << format.name;
 }
 
 double half_value(std::uint32_t code) {
