@@ -175,11 +175,15 @@ Result<Tuned> select_tuning(const KernelKey& shape, const GpuProfile& gpu,
   if (!rule) return Error{Code::internal, fmt::format("{} is not tuned", row(shape.type).name), {}};
   Tuned out{shape, {}};
   const TuningOverride* flag = nullptr;
+  bool measured = false;
+  const auto take = [&](const TuningOverride& given) {
+    (given.measured ? measured : out.told.set) = true;
+  };
   for (const TuningOverride& given : set)
     if (given.type == shape.type && given.field->flag) {
       flag = &given;
       out.key.*given.field->flag = given.value != 0;
-      out.told.set = true;
+      take(given);
     }
   out.told.reason = rule->choose(out.key, {gpu, positions});
   const std::string chosen = values_text(*rule, out.key);
@@ -191,15 +195,17 @@ Result<Tuned> select_tuning(const KernelKey& shape, const GpuProfile& gpu,
   }
   for (const TuningOverride& given : set) {
     if (given.type != shape.type || given.field->flag) continue;
-    out.told.set = true;
+    take(given);
     out.key.*given.field->integer = given.value;
     const Result<void> valid = check_on(out.key, gpu);
     if (possible && !valid) return not_possible(given, shape, valid.error());
   }
   out.told.what = out.key.text();
   out.told.value = values_text(*rule, out.key);
-  if (out.told.set)
-    out.told.reason = fmt::format("as it was set; the rule says {}: {}", chosen, out.told.reason);
+  if (out.told.set || measured)
+    out.told.reason =
+        fmt::format("{}; the rule says {}: {}", out.told.set ? "as it was set" : kFastestMeasured,
+                    chosen, out.told.reason);
   return out;
 }
 
@@ -215,7 +221,7 @@ std::string why_not_fused(const GpuProfile& gpu) {
 }
 
 Selector::Selector(const PlanOptions& options) : gpu_(options.gpu) {
-  if (auto parsed = parse_tuning(options.tuning))
+  if (auto parsed = tuning_of(options))
     set_ = std::move(parsed->kernels);
   else
     refused_ = parsed.error();
@@ -231,6 +237,11 @@ KernelKey Selector::tuned(const KernelKey& shape, int positions) {
   const auto [known, is_new] = tuned_.try_emplace({shape, positions}, shape);
   if (!is_new) return known->second;
   Result<Tuned> tuned = select_tuning(shape, gpu_, set_, positions);
+  if (!tuned) {
+    std::vector<TuningOverride> set = set_;
+    std::erase_if(set, [](const TuningOverride& given) { return given.measured; });
+    if (set.size() < set_.size()) tuned = select_tuning(shape, gpu_, set, positions);
+  }
   if (!tuned) {
     if (refused_) refused_ = tuned.error();
     return shape;

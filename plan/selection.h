@@ -33,6 +33,9 @@ Result<Tuned> select_tuning(const KernelKey& shape, const GpuProfile& gpu,
 // Which plan a GPU takes: empty where it can run the kernels of Fusion::full, else what it lacks.
 std::string why_not_fused(const GpuProfile& gpu);
 
+// How a reason begins of what the table of measured tunings has.
+inline constexpr const char* kFastestMeasured = "the fastest measured for this model on this GPU";
+
 // How a note begins that says why a plan is not the fused one.
 inline constexpr const char* kNotFused = "a kernel for each operation, not five a layer: ";
 

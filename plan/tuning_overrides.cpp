@@ -114,12 +114,25 @@ Result<TuningOverrides> parse_tuning(std::string_view text) {
       out.executor = value;
     } else {
       LATHE_ASSIGN(const TuningOverride parsed, kernel_override(word, name, value));
-      const auto same = std::ranges::find_if(out.kernels, [&](const TuningOverride& other) {
-        return other.type == parsed.type && other.field == parsed.field;
-      });
-      if (same != out.kernels.end()) return refuse(word, "is set twice");
+      if (std::ranges::any_of(out.kernels,
+                              [&](const TuningOverride& other) { return other.names(parsed); }))
+        return refuse(word, "is set twice");
       out.kernels.push_back(parsed);
     }
+  }
+  return out;
+}
+
+Result<TuningOverrides> tuning_of(const PlanOptions& options) {
+  LATHE_ASSIGN(TuningOverrides out, parse_tuning(options.tuning));
+  LATHE_ASSIGN(TuningOverrides measured, parse_tuning(options.measured.value_or("")));
+  out.measured_executor = std::move(measured.executor);
+  for (TuningOverride& word : measured.kernels) {
+    if (std::ranges::any_of(out.kernels,
+                            [&](const TuningOverride& set) { return set.names(word); }))
+      continue;
+    word.measured = true;
+    out.kernels.push_back(word);
   }
   return out;
 }

@@ -40,6 +40,10 @@ constexpr EnvironmentVariable kVariables[] = {
      "how long the GPU may work without choosing a token before it counts as hung"},
     {Variable::tuning, library, "LATHE_TUNING", "NAME=VALUE,...", "all is chosen",
      "what is set in place of a choice, as executor=graph,gemv.warps=4 (docs/tuning.md)"},
+    {Variable::tuning_table, library, "LATHE_TUNING_TABLE", "file", "the library's",
+     "tunings that bench_tune found to be faster than the rules, by GPU and model; counts before "
+     "the "
+     "library's"},
     {Variable::cuda_home, programs, "CUDA_HOME", "folder", "CUDA_PATH",
      "the CUDA toolkit whose bin/ptxas `dump_ptx --assemble` runs"},
     {Variable::cuda_path, programs, "CUDA_PATH", "folder", "/usr/local/cuda", "the same"},
@@ -150,6 +154,7 @@ Environment read_environment() {
     if (environment.wait_limit.count() == 0)
       environment.problems.push_back(problem(Variable::wait_limit, limit));
   }
+  environment.tuning_table = text_of(Variable::tuning_table);
   if (const std::string tuning = text_of(Variable::tuning); !tuning.empty()) {
     environment.tuning = tuning;
     if (const Result<void> valid = check_tuning_variable(tuning); !valid)

@@ -25,6 +25,7 @@ struct Environment {
   std::string nvjitlink;
   std::chrono::milliseconds wait_limit{};  // 0: not set; below 0: none
   std::string tuning;                      // as it stands there: whoever opens a session checks it
+  std::string tuning_table;                // a file
   // A sentence for each value that makes no sense; it counts as not set, but for that of tuning.
   std::vector<std::string> problems;
 };

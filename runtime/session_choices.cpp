@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <iterator>
 
+#include "lathe/plan/measured_tunings.h"
 #include "plan/selection.h"
 #include "plan/tuning_overrides.h"
 #include "runtime/environment.h"
@@ -25,10 +27,34 @@ Result<ExecutorKind> executor_of_tuning(const std::string& name) {
       {}};
 }
 
+// Of LATHE_TUNING_TABLE; empty where it is not set.
+Result<std::vector<MeasuredTuning>> read_tuning_table() {
+  const std::string path = read_environment().tuning_table;
+  if (path.empty()) return std::vector<MeasuredTuning>();
+  std::ifstream file(path);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  if (!file) return Error{Code::io, fmt::format("LATHE_TUNING_TABLE: {} cannot be read", path), {}};
+  Result<std::vector<MeasuredTuning>> tunings = parse_measured_tunings(text);
+  if (tunings) return tunings;
+  Error error = std::move(tunings).error();
+  error.message = fmt::format("LATHE_TUNING_TABLE, {}: {}", path, error.message);
+  return error;
+}
+
 Result<void> take_environment(PlanOptions& options) {
   if (!options.tuning.empty()) return check_tuning(options.tuning);
   options.tuning = read_environment().tuning;
   return check_tuning_variable(options.tuning);
+}
+
+// What the table of LATHE_TUNING_TABLE says of this model, or else the library's; empty: nothing.
+Result<std::string> measured_words(const GgufFile& file, const GpuProfile& gpu) {
+  LATHE_ASSIGN(const ModelSpec spec, read_model_spec(file));
+  const TuningClass of = tuning_class(file, spec, gpu);
+  LATHE_ASSIGN(const std::vector<MeasuredTuning> own, read_tuning_table());
+  const MeasuredTuning* found = find_tuning(own, of);
+  if (!found) found = find_tuning(measured_tunings(), of);
+  return found ? found->words : std::string();
 }
 
 // Why this word is passed over; empty where it is not.
@@ -132,6 +158,9 @@ std::vector<Selected> told_of_unused(const PlanOptions& options, std::span<const
 Result<Plan> plan_for(const DeviceImpl& device, const GgufFile& file, PlanOptions options) {
   options.gpu = device.profile();
   LATHE_TRY(take_environment(options));
+  if (!options.measured) {
+    LATHE_ASSIGN(options.measured, measured_words(file, options.gpu));
+  }
   LATHE_ASSIGN(Plan plan, build_session_plan(file, options));
   if (plan.options.fusion != Fusion::full || plan.choices.front().set) return plan;
   Result<void> covered = device.kernels().check_covered(plan.distinct_keys());
@@ -155,9 +184,12 @@ Result<ExecutorChoice> choose_executor(ExecutorKind wanted, const Plan& plan) {
   const bool fused = plan.options.fusion == Fusion::full;
   ExecutorChoice choice{wanted, {"executor", {}, "as it was set", true}};
   if (wanted == ExecutorKind::automatic) {
-    LATHE_ASSIGN(const TuningOverrides tuning, parse_tuning(plan.options.tuning));
+    LATHE_ASSIGN(const TuningOverrides tuning, tuning_of(plan.options));
+    const Result<ExecutorKind> measured = executor_of_tuning(tuning.measured_executor);
     if (!tuning.executor.empty()) {
       LATHE_ASSIGN(choice.kind, executor_of_tuning(tuning.executor));
+    } else if (measured && (fused || *measured != ExecutorKind::mega)) {
+      choice = {*measured, {"executor", {}, kFastestMeasured, false}};
     } else if (fused) {
       choice = {ExecutorKind::mega,
                 {"executor", {}, "the fastest for every model measured", false}};

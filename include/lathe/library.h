@@ -15,6 +15,7 @@
 #include "lathe/codegen/target.h"
 #include "lathe/codegen/tile.h"
 #include "lathe/plan/gguf.h"
+#include "lathe/plan/measured_tunings.h"
 #include "lathe/plan/model_report.h"
 #include "lathe/plan/model_spec.h"
 #include "lathe/plan/part.h"

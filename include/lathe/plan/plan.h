@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -108,6 +109,10 @@ struct PlanOptions {
   // fusion=none". `lathe variables` and docs/tuning.md have all names. `executor` and `fusion`
   // count where they are left to be chosen. Empty: a session takes LATHE_TUNING.
   std::string tuning = {};
+  // The same words, but those that were measured to be fast (lathe/plan/measured_tunings.h): each
+  // counts where `tuning` has not its name, and is left out where it is not possible. Nothing: a
+  // session on a GPU takes them from the table of tunings.
+  std::optional<std::string> measured = {};
   // Positions the KV cache holds, at most what the model was trained for; 0 = kDefaultContext.
   int context = 0;
   // f32, or f16 in half the memory. f16 rounds keys and values to 11 bits, which moves the logits

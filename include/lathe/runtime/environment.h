@@ -25,6 +25,7 @@ enum class Variable : std::uint8_t {
   nvjitlink,
   wait_limit,
   tuning,
+  tuning_table,
   cuda_home,
   cuda_path,
   path,
