@@ -8,6 +8,7 @@
 #include <map>
 #include <sstream>
 
+#include "lathe/plan/plan.h"
 #include "plan/tuning_overrides.h"
 
 namespace lathe {
@@ -43,6 +44,8 @@ Result<MeasuredTuning> parse_line(int number, const std::string& line) {
   of.weights = *weights;
   const Result<TuningOverrides> words = parse_tuning(out.words);
   if (!words) return refuse(number, fmt::format("is wrong: {}", words.error().message));
+  if (words->blocks.value_or(1) > kMostBlocks)
+    return refuse(number, fmt::format("has more than {} blocks", kMostBlocks));
   if (words->fusion) return refuse(number, "sets fusion, which is not for a table to choose");
   return out;
 }

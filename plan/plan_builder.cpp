@@ -61,16 +61,20 @@ Result<PlanOptions> resolve(PlanOptions options, const ModelSpec& spec) {
                              row(options.kv).name, fused ? ", q8_0" : ""),
                  {}};
   }
-  if (options.blocks < 0 || options.blocks > 1024) {
+  if (options.blocks == 0) {
+    LATHE_ASSIGN(const TuningOverrides tuning, tuning_of(options));
+    options.blocks = tuning.blocks.value_or(0);
+  }
+  if (options.blocks < 0 || options.blocks > kMostBlocks) {
     return Error{Code::invalid_argument,
-                 fmt::format("blocks is {}; it must be 0 (the GPU's multiprocessors) to 1024",
-                             options.blocks),
+                 fmt::format("blocks is {}; it must be 0 (the GPU's multiprocessors) to {}",
+                             options.blocks, kMostBlocks),
                  {}};
   }
-  if (options.gpu.multiprocessors < 1 || options.gpu.multiprocessors > 1024) {
+  if (options.gpu.multiprocessors < 1 || options.gpu.multiprocessors > kMostBlocks) {
     return Error{Code::invalid_argument,
-                 fmt::format("a GPU has {} multiprocessors; it must have 1 to 1024",
-                             options.gpu.multiprocessors),
+                 fmt::format("a GPU has {} multiprocessors; it must have 1 to {}",
+                             options.gpu.multiprocessors, kMostBlocks),
                  {}};
   }
   if (options.blocks > 0) options.gpu.multiprocessors = options.blocks;

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kNamesShown = 3;
 
 std::vector<std::string> known_names() {
-  std::vector<std::string> known = {"fusion", "executor"};
+  std::vector<std::string> known = {"fusion", "executor", "blocks"};
   for (const KernelRow& kernel : kernel_table()) {
     for (const KeyField& field : key_fields())
       if (is_tunable(kernel.type, field))
@@ -63,6 +63,16 @@ Error unknown_name(std::string_view word, std::string_view name) {
       .with("known", std::move(all));
 }
 
+constexpr const char* kNoNumber = "has no number above 0";
+
+std::optional<int> number_of(std::string_view value) {
+  int number = 0;
+  const char* const end = value.data() + value.size();
+  const auto [rest, status] = std::from_chars(value.data(), end, number);
+  if (status != std::errc{} || rest != end) return std::nullopt;
+  return number;
+}
+
 Result<TuningOverride> kernel_override(std::string_view word, std::string_view name,
                                        std::string_view value) {
   const std::size_t dot = name.find('.');
@@ -75,12 +85,10 @@ Result<TuningOverride> kernel_override(std::string_view word, std::string_view n
     if (field != key_fields().end()) out = {*type, &*field, 0};
   }
   if (!out.field) return unknown_name(word, name);
-  const char* const end = value.data() + value.size();
-  const auto [rest, status] = std::from_chars(value.data(), end, out.value);
-  const bool number = status == std::errc{} && rest == end;
-  if (out.field->flag && !(number && (out.value == 0 || out.value == 1)))
-    return refuse(word, "is neither 0 nor 1");
-  if (!out.field->flag && !(number && out.value >= 1)) return refuse(word, "has no number above 0");
+  const std::optional<int> number = number_of(value);
+  if (out.field->flag && number != 0 && number != 1) return refuse(word, "is neither 0 nor 1");
+  if (!out.field->flag && number.value_or(0) < 1) return refuse(word, kNoNumber);
+  out.value = *number;
   return out;
 }
 
@@ -112,6 +120,10 @@ Result<TuningOverrides> parse_tuning(std::string_view text) {
       if (!out.executor.empty()) return refuse(word, "is set twice");
       if (value.empty()) return refuse(word, "names no executor");
       out.executor = value;
+    } else if (name == "blocks") {
+      if (out.blocks) return refuse(word, "is set twice");
+      out.blocks = number_of(value);
+      if (out.blocks.value_or(0) < 1) return refuse(word, kNoNumber);
     } else {
       LATHE_ASSIGN(const TuningOverride parsed, kernel_override(word, name, value));
       if (std::ranges::any_of(out.kernels,
@@ -127,6 +139,7 @@ Result<TuningOverrides> tuning_of(const PlanOptions& options) {
   LATHE_ASSIGN(TuningOverrides out, parse_tuning(options.tuning));
   LATHE_ASSIGN(TuningOverrides measured, parse_tuning(options.measured.value_or("")));
   out.measured_executor = std::move(measured.executor);
+  if (!out.blocks) out.blocks = measured.blocks;
   for (TuningOverride& word : measured.kernels) {
     if (std::ranges::any_of(out.kernels,
                             [&](const TuningOverride& set) { return set.names(word); }))

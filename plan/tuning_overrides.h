@@ -27,13 +27,14 @@ struct TuningOverride {
 struct TuningOverrides {
   std::vector<TuningOverride> kernels;  // each field of a type once
   std::optional<Fusion> fusion;
-  std::string executor;  // a name that the runtime knows or refuses; empty: not set
+  std::optional<int> blocks;  // in place of the GPU's multiprocessors
+  std::string executor;       // a name that the runtime knows or refuses; empty: not set
   std::string measured_executor;
 };
 
-// Of PlanOptions::tuning: words of the form TYPE.FIELD=NUMBER, fusion=none|full or executor=NAME
-// with commas between them. invalid_argument: a sentence that names the word and, of a name that is
-// unknown, the nearest ones; detail "known" has all.
+// Of PlanOptions::tuning: words of the form TYPE.FIELD=NUMBER, fusion=none|full, executor=NAME or
+// blocks=NUMBER with commas between them. invalid_argument: a sentence that names the word and, of
+// a name that is unknown, the nearest ones; detail "known" has all.
 Result<TuningOverrides> parse_tuning(std::string_view text);
 
 // PlanOptions::tuning, and of PlanOptions::measured the words whose names it has not.

@@ -150,6 +150,8 @@ std::vector<Selected> told_of_unused(const PlanOptions& options, std::span<const
   }
   if (!tuning->executor.empty())
     tell("executor=" + tuning->executor, why_unused("executor", tuning->executor, choices));
+  if (tuning->blocks && *tuning->blocks != options.blocks)
+    tell(fmt::format("blocks={}", *tuning->blocks), "PlanOptions::blocks counts more");
   for (const TuningOverride& word : tuning->kernels)
     tell(word.text(), why_unused(word, options, keys));
   return unused;

@@ -60,6 +60,7 @@ TEST(MeasuredTunings, ALineThatMakesNoSenseIsNamed) {
            std::pair("90 132 llama 4096 14336 q9 gemv.rows=2 640 1", "q9"),
            std::pair("90 132 llama 4096 14336 q4_k gemv.raws=2 640 1", "'gemv.raws=2' names no"),
            std::pair("90 132 llama 4096 14336 q4_k fusion=none 640 1", "sets fusion"),
+           std::pair("90 132 llama 4096 14336 q4_k blocks=1025 640 1", "more than 1024 blocks"),
            std::pair(kRow, "a class that another line has"),
        }) {
     const auto read = parse_measured_tunings(std::string(kRow) + "\n" + line + "\n");
@@ -95,13 +96,14 @@ TEST(MeasuredTunings, AModelsClassIsOfItsGpuItsSizesAndMostOfItsWeights) {
 
 TEST(MeasuredTunings, CountWhereNothingIsSet) {
   PlanOptions options;
-  options.measured = "matvec.stages=1,attend.splits=3";
+  options.measured = "matvec.stages=1,attend.splits=3,blocks=20";
   options.tuning = "attend.splits=2";
   const Result<Plan> plan = build_plan(*tiny_file(), options);
   ASSERT_TRUE(plan) << plan.error().text();
   const Selected* products = find(plan->choices, "matvec");
   ASSERT_TRUE(products);
   EXPECT_FALSE(products->set);
+  EXPECT_TRUE(products->value.starts_with("blocks 20,")) << products->value;
   EXPECT_TRUE(products->value.ends_with("stages 1")) << products->value;
   EXPECT_TRUE(products->reason.starts_with(
       "the fastest measured for this model on this GPU; the rule says blocks"))

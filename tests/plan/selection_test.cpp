@@ -179,6 +179,25 @@ TEST(Selection, WhatIsSetReplacesWhatIsChosen) {
   EXPECT_EQ(find(other->choices, "attention")->value, "splits 9");
 }
 
+TEST(Selection, BlocksStandForMultiprocessors) {
+  PlanOptions options, fewer;
+  fewer.blocks = 12;
+  options.tuning = "blocks=12";
+  const TinyModel model = fusible(testing::tiny_llama());
+  const Result<Plan> plan = plan_of(model, options), same = plan_of(model, fewer);
+  ASSERT_TRUE(plan && same) << plan.error().text();
+  EXPECT_EQ(plan->choices, same->choices);
+  EXPECT_NE(find(plan->choices, "matvec")->value.find("blocks 12,"), std::string::npos);
+  // A field counts more.
+  options.blocks = 14;
+  EXPECT_NE(find(plan_of(model, options)->choices, "matvec")->value.find("blocks 14,"),
+            std::string::npos);
+  options.blocks = 0;
+  options.tuning = "blocks=1025";
+  EXPECT_EQ(plan_of(model, options).error().message,
+            "blocks is 1025; it must be 0 (the GPU's multiprocessors) to 1024");
+}
+
 TEST(Selection, WhatCannotBeIsRefusedInASentence) {
   const auto refusal = [](const char* tuning) {
     PlanOptions options;
@@ -194,6 +213,9 @@ TEST(Selection, WhatCannotBeIsRefusedInASentence) {
     EXPECT_NE(message.find(part), std::string::npos) << tuning << ": " << message;
   };
   says("gemv.warps", "NAME=VALUE");
+  says("blocks=0", "'blocks=0' has no number above 0");
+  says("blocks=4x", "'blocks=4x' has no number above 0");
+  says("blocks=4,blocks=4", "'blocks=4' is set twice");
   says("gemv.wraps=2", "'gemv.wraps=2' names no choice; nearest: gemv.warps, ");
   says("fusoin=none", "'fusoin=none' names no choice; nearest: fusion, ");
   says("matvecs.stages=2", "'matvecs.stages=2' names no choice; nearest: matvec.stages, ");

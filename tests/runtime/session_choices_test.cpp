@@ -173,10 +173,12 @@ std::vector<Selected> unused(const std::vector<Selected>& choices) {
 TEST(SessionChoices, AKnownNameThatNothingTakesIsToldWithItsReason) {
   FakeDriver fake;
   SessionOptions options = options_for(
-      ExecutorKind::graph, "executor=eager,gemv.warps=4,matvec.stages=1,attend.splits=2");
+      ExecutorKind::graph, "executor=eager,blocks=2,gemv.warps=4,matvec.stages=1,attend.splits=2");
   options.plan.attention_splits = 3;
+  options.plan.blocks = 3;
   const std::vector<Selected> expected = {
       {"tuning", "executor=eager", "changes nothing: executor is graph, as it was set", true},
+      {"tuning", "blocks=2", "changes nothing: PlanOptions::blocks counts more", true},
       {"tuning", "gemv.warps=4", "changes nothing: no kernel of the plan is gemv", true},
       {"tuning", "attend.splits=2", "changes nothing: attention_splits counts more", true}};
   const auto session = open_session(make_model(1), options, fake.platform());
@@ -196,7 +198,7 @@ TEST(SessionChoices, WhatIsTakenIsNotToldAsUnused) {
   FakeDriver fake;
   for (const char* tuning :
        {"executor=eager,fusion=none,gemv.warps=2,rms_norm.warps=2,attention.splits=2",
-        "executor=mega,fusion=full,matvec.stages=1,attend.splits=2,norm_tokens.warps=4,"
+        "executor=mega,fusion=full,blocks=2,matvec.stages=1,attend.splits=2,norm_tokens.warps=4,"
         "top_k.warps=1,sample.warps=1"}) {
     const auto session =
         open_session(make_model(1), options_for(ExecutorKind::automatic, tuning), fake.platform());

@@ -98,13 +98,16 @@ enum class Fusion : std::uint8_t {
   full,       // five, on weights in tiles: qkv, attention, output, gate and up, down
 };
 
+inline constexpr int kMostBlocks = 1024;
 inline constexpr int kMostSequences = 4096;
 inline constexpr int kDefaultContext = 4096;  // or what the model was trained for, if that is less
 
 struct PlanOptions {
   Fusion fusion = Fusion::automatic;
   GpuProfile gpu = {};  // that it is for; a session takes its device's
-  int blocks = 0;       // in place of the GPU's multiprocessors, 1 to 1024; 0 = as many as it has
+  // In place of the GPU's multiprocessors, 1 to kMostBlocks; 0 = as `tuning` has it, else as many
+  // as there are.
+  int blocks = 0;
   // What is set in place of a choice, with commas between: "gemv.warps=4,matvec.stages=6,
   // fusion=none". `lathe variables` and docs/tuning.md have all names. `executor` and `fusion`
   // count where they are left to be chosen. Empty: a session takes LATHE_TUNING.
