@@ -133,6 +133,7 @@ Result<void> CudaBatch::describe(std::span<const KernelKey> prompt_keys) {
 Result<std::unique_ptr<Batch>> open_batch(std::shared_ptr<const GgufFile> file,
                                           const BatchOptions& options, const Platform& platform) {
   if (!file) return Error{Code::invalid_argument, "The model file is null.", {}};
+  LATHE_TRY(check_tuning(options.session.plan.tuning));
   const ExecutorKind kind = options.session.executor;
   if (kind == ExecutorKind::mega || kind == ExecutorKind::cpu)
     return Error{

@@ -3,6 +3,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "engine.h"
@@ -22,11 +23,12 @@ auto batch_member() {
 void open_batch(Batch* self, const nb::handle& model, int sequences, int rows, int kv_pages,
                 Executor executor, KvFormat kv_format, int context, int chunk, int wait_limit_ms,
                 const nb::object& device, std::uintptr_t stream, nb::object progress,
-                nb::object cancel, Opening::Weights weights, const nb::object& owner) {
+                nb::object cancel, Opening::Weights weights, const nb::object& owner,
+                const std::string& tuning) {
   Opening opening(std::move(progress), std::move(cancel), std::move(weights));
   const lathe_session_options session =
       session_options({executor, Fusion(LATHE_FUSION_FULL), kv_format, context, 0, 0, chunk,
-                       wait_limit_ms, nb::cast<const Device*>(device), stream},
+                       wait_limit_ms, nb::cast<const Device*>(device), stream, tuning.c_str()},
                       opening);
   auto options = api::sized<lathe_batch_options>();
   options.session = &session;
@@ -95,15 +97,6 @@ std::pair<std::vector<std::int32_t>, std::vector<std::int32_t>> generate_with_dr
     callback.rethrow();
     const lathe_draft_counts of = value_of(counts);
     return std::pair(tokens, std::vector{of.steps, of.drafted, of.accepted});
-  });
-}
-
-std::vector<std::string> notes(Batch& self) {
-  return self.use([](api::Batch& open) {
-    std::vector<std::string> notes;
-    const auto info = value_of(open.info());
-    for (int i = 0; i < info.note_count; ++i) notes.emplace_back(value_of(open.note(i)));
-    return notes;
   });
 }
 
@@ -227,13 +220,13 @@ void bind_batches(nb::module_& module) {
       .def(
           "__init__", &open_batch, "model"_a, "sequences"_a, "rows"_a, "kv_pages"_a, "executor"_a,
           "kv_format"_a, "context"_a, "chunk"_a, "wait_limit_ms"_a, "device"_a.none(), "stream"_a,
-          "progress"_a.none(), "cancel"_a.none(), "weights"_a, "owner"_a.none(),
+          "progress"_a.none(), "cancel"_a.none(), "weights"_a, "owner"_a.none(), "tuning"_a,
           nb::sig("def __init__(self, model: Model, sequences: int, rows: int, kv_pages: int, "
                   "executor: Executor, kv_format: KvFormat, context: int, chunk: int, "
                   "wait_limit_ms: int, device: "
                   "Device | None, stream: int, progress: collections.abc.Callable[[str, int, int], "
                   "object] | None, cancel: collections.abc.Callable[[], object] | None, weights: "
-                  "dict[str, tuple[int, int]], owner: object) -> None"))
+                  "dict[str, tuple[int, int]], owner: object, tuning: str) -> None"))
       .def("close", &Batch::close)
       .def_prop_ro("closed", &Batch::closed)
       .def_prop_ro("device", batch_member<&Info::device>())
@@ -247,7 +240,8 @@ void bind_batches(nb::module_& module) {
       .def_prop_ro("kv_pages", batch_member<&Info::kv_pages>(),
                    "Of a KV cache in pages, in all; 0: positions are in a row.")
       .def_prop_ro("kv_pages_used", batch_member<&Info::kv_pages_used>(), "Of those, by now.")
-      .def_prop_ro("notes", &notes);
+      .def_prop_ro("notes", &notes<api::Batch>)
+      .def_prop_ro("choices", &choices<api::Batch>);
   bind_sequences(batch);
   bind_results(batch);
 }

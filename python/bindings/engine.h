@@ -1,5 +1,5 @@
 // Owns what sessions and batches have in common in Python: the model they keep, one call at a time,
-// options, arrays of numbers and sets of tokens.
+// options, what was chosen, arrays of numbers and sets of tokens.
 #pragma once
 
 #include <nanobind/ndarray.h>
@@ -14,7 +14,9 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "device.h"
 
@@ -130,6 +132,31 @@ inline lathe_sampling sampling_of(float temperature, int top_k, float top_p, flo
   return sampling;
 }
 
+template <typename Handle>
+std::vector<std::string> notes(Opened<Handle>& self) {
+  return self.use([](Handle& open) {
+    std::vector<std::string> notes;
+    const auto info = value_of(open.info());
+    for (int i = 0; i < info.note_count; ++i) notes.emplace_back(value_of(open.note(i)));
+    return notes;
+  });
+}
+
+// What was chosen, its value, and the reason.
+using Choice = std::tuple<std::string, std::string, std::string>;
+template <typename Handle>
+std::vector<Choice> choices(Opened<Handle>& self) {
+  return self.use([](Handle& open) {
+    std::vector<Choice> choices;
+    const auto info = value_of(open.info());
+    for (int i = 0; i < info.choice_count; ++i) {
+      const auto choice = value_of(open.choice(i));
+      choices.emplace_back(choice.what, choice.value, choice.reason);
+    }
+    return choices;
+  });
+}
+
 // `read` and `write` move the numbers of some positions of a layer.
 template <typename Handle, typename Read>
 Floats<3> read_kv(Opened<Handle>& self, KvPart part, int layer, int first, int positions,
@@ -202,6 +229,7 @@ struct OpenOptions {
   int wait_limit_ms;
   const Device* device;
   std::uintptr_t stream;
+  const char* tuning;
 };
 lathe_session_options session_options(const OpenOptions& given, Opening& opening);
 

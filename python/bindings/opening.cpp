@@ -65,6 +65,7 @@ lathe_session_options session_options(const OpenOptions& given, Opening& opening
   options.wait_limit_ms = given.wait_limit_ms;
   options.device = given.device ? given.device->get() : nullptr;
   options.stream = reinterpret_cast<CUstream_st*>(given.stream);
+  options.tuning = given.tuning;
   opening.ask_in(options);
   return options;
 }

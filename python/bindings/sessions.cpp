@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <memory>
 #include <string>
-#include <tuple>
 
 #include "engine.h"
 
@@ -34,12 +33,11 @@ void open_session(Session* self, const nb::handle& model, Executor executor, Fus
   Opening opening(std::move(progress), std::move(cancel), std::move(weights));
   lathe_session_options options =
       session_options({executor, fusion, kv_format, context, attention_splits, threads, chunk,
-                       wait_limit_ms, nb::cast<const Device*>(device), stream},
+                       wait_limit_ms, nb::cast<const Device*>(device), stream, tuning.c_str()},
                       opening);
   options.part = part;
   options.parity = parity;
   options.time_steps = time_steps ? 1 : 0;
-  options.tuning = tuning.c_str();
   const Model& of = nb::cast<const Model&>(model);
   auto opened = unlocked([&] { return api::Session::open(of.handle, options); });
   opening.rethrow();
@@ -128,30 +126,6 @@ Floats<1> logits(Session& self) {
   return copied(self.run([](api::Session& session) { return session.logits(); }));
 }
 
-std::vector<std::string> notes(Session& self) {
-  return self.use([](api::Session& session) {
-    std::vector<std::string> notes;
-    const auto info = value_of(session.info());
-    for (int i = 0; i < info.note_count; ++i) notes.emplace_back(value_of(session.note(i)));
-    return notes;
-  });
-}
-
-// What was chosen, its value, and the reason.
-using Choice = std::tuple<std::string, std::string, std::string>;
-
-std::vector<Choice> choices(Session& self) {
-  return self.use([](api::Session& session) {
-    std::vector<Choice> choices;
-    const auto info = value_of(session.info());
-    for (int i = 0; i < info.choice_count; ++i) {
-      const auto choice = value_of(session.choice(i));
-      choices.emplace_back(choice.what, choice.value, choice.reason);
-    }
-    return choices;
-  });
-}
-
 void set_sampling(Session& self, float temperature, int top_k, float top_p, float min_p,
                   float repeat_penalty, int repeat_last, std::uint64_t seed) {
   const lathe_sampling sampling =
@@ -209,8 +183,8 @@ void bind_sessions(nb::module_& module) {
       .def_prop_ro("graph_key", session_member<&Info::graph_key>())
       .def_prop_ro("tuning", session_member<&Info::tuning>())
       .def_prop_ro("parity", session_member<&Info::parity>())
-      .def_prop_ro("notes", &notes)
-      .def_prop_ro("choices", &choices)
+      .def_prop_ro("notes", &notes<api::Session>)
+      .def_prop_ro("choices", &choices<api::Session>)
       .def(
           "step",
           [](Session& self, std::int32_t token) {

@@ -33,12 +33,13 @@ class Batch(_lathe.Batch):
                  chunk: Optional[int] = None, wait_limit: Optional[float] = None,
                  device: Optional[Device] = None, stream: Any = None,
                  weights: Optional[Mapping[str, Any]] = None, progress: Progress = None,
-                 cancel: Optional[Cancel] = None):
+                 cancel: Optional[Cancel] = None, tuning: str = ""):
         """Plans, builds, loads and uploads; waits for the end.
 
         sequences: that can be there at once. rows: tokens of a step at most, up to 32. context:
         positions of each sequence. kv_pages: above 0, the KV cache is so many pages of 16 positions,
-        which sequences get as they grow and give back. The others are a Session's."""
+        which sequences get as they grow and give back. executor: EAGER, GRAPH or AUTO. The others are a
+        Session's."""
         if device is None and executor != _lathe.Executor.CPU:
             device = Device(current_device())
         arrays = dict(weights or {})  # kept as they are now: the mapping may lose them meanwhile
@@ -46,7 +47,7 @@ class Batch(_lathe.Batch):
             super().__init__(model, sequences, rows, kv_pages, executor, kv_format, context,
                              chunk_number(chunk), limit_milliseconds(wait_limit), device,
                              session_stream(stream), told, cancel, addresses_of(arrays, device),
-                             arrays)
+                             arrays, tuning)
 
     def __enter__(self) -> "Batch":
         return self

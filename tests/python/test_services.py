@@ -123,6 +123,19 @@ def test_a_batch_says_what_it_needs(model_file):
     assert raised.value.status == lathe.Status.NOT_ELIGIBLE
 
 
+# The tuning is looked at first, so that no GPU is needed to see it refused.
+def test_a_batch_takes_a_tuning(model_file):
+    for tuning, words in (("executr=graph", "'executr=graph' names no choice; nearest: executor"),
+                          ("matvec.stages=no", "has no number above 0"),
+                          ("executor=best", 'no executor "best"')):
+        with pytest.raises(lathe.Error, match=words) as raised:
+            lathe.Batch(lathe.Model(str(model_file)), executor=lathe.Executor.CPU, tuning=tuning)
+        assert raised.value.status == lathe.Status.INVALID_ARGUMENT
+    with pytest.raises(lathe.Error, match="no cpu executor"):
+        lathe.Batch(lathe.Model(str(model_file)), executor=lathe.Executor.CPU,
+                    tuning="executor=graph")
+
+
 def test_a_batch_counts_its_pages(fusible_file):
     try:
         batch = lathe.Batch(lathe.Model(str(fusible_file)), sequences=2, rows=4, context=64,
@@ -142,7 +155,8 @@ def test_a_batch_counts_its_pages(fusible_file):
 
 def test_a_batch_decodes_what_each_would_alone(model_file, fusible_file):
     try:
-        batch = lathe.Batch(lathe.Model(str(fusible_file)), sequences=2, rows=4, context=64)
+        batch = lathe.Batch(lathe.Model(str(fusible_file)), sequences=2, rows=4, context=64,
+                            tuning="executor=eager")
     except lathe.Error as error:
         if error.status not in (lathe.Status.NO_DRIVER, lathe.Status.NOT_FOUND):
             raise
@@ -151,6 +165,7 @@ def test_a_batch_decodes_what_each_would_alone(model_file, fusible_file):
         lathe.Batch(lathe.Model(str(model_file)))
     assert raised.value.status == lathe.Status.NOT_ELIGIBLE
     with batch:
+        assert batch.choices[0] == ("executor", "eager", "as it was set")
         a, b = batch.join(), batch.join()
         batch.feed(a, PROMPT)
         batch.copy(a, b, 3)

@@ -107,6 +107,20 @@ TEST(SessionChoices, ABatchTakesWhatIsSetToo) {
   }
 }
 
+// So that a program hears of it on a machine without a GPU.
+TEST(SessionChoices, ABatchLooksAtTheTuningBeforeItLooksForAGpu) {
+  FakeDriver fake;
+  BatchOptions options;
+  options.session = options_for(ExecutorKind::automatic, "matvec.stage=2");
+  const auto batch = open_batch(make_model(1), options, fake.platform());
+  ASSERT_FALSE(batch);
+  EXPECT_EQ(batch.error().code, Code::invalid_argument);
+  EXPECT_EQ(batch.error().message,
+            "the tuning 'matvec.stage=2' names no choice; nearest: matvec.stages, matvec.paired, "
+            "matvec.blocks");
+  EXPECT_EQ(fake.calls("cuDevicePrimaryCtxRetain"), 0);
+}
+
 TEST(SessionChoices, WhatCannotBeIsRefusedBeforeAnyLaunch) {
   FakeDriver fake;
   for (const auto& [tuning, part] :
