@@ -2,6 +2,9 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <cstdint>
+#include <string>
+
 #include "binding.h"
 
 namespace lathe::python {
@@ -29,14 +32,44 @@ std::string type_code(nb::dlpack::dtype type) {
   return kind + std::to_string(type.bits * type.lanes / 8);
 }
 
-nb::tuple read_capsule(const nb::ndarray<nb::ro>& array) {
-  nb::list shape, strides;
-  for (std::size_t i = 0; i < array.ndim(); ++i) {
-    shape.append(array.shape(i));
-    strides.append(array.stride(i));
+// What a capsule "dltensor_versioned" holds, as DLPack 1 has it. A capsule "dltensor" begins with
+// the tensor, and cannot say that it may not be written to.
+struct VersionedTensor {
+  std::uint32_t major, minor;
+  void* manager;
+  void (*deleter)(VersionedTensor*);
+  std::uint64_t flags;
+  nb::dlpack::dltensor tensor;
+};
+constexpr const char* kVersioned = "dltensor_versioned";
+constexpr std::uint32_t kKnownMajor = 1;
+constexpr std::uint64_t kReadOnly = 1;
+
+// The capsule stays its owner's, who frees what it holds: it is looked at, and not taken.
+nb::tuple read_capsule(const nb::object& capsule) {
+  bool read_only = false;
+  const nb::dlpack::dltensor* of = nullptr;
+  if (PyCapsule_IsValid(capsule.ptr(), kVersioned)) {
+    const auto* held =
+        static_cast<const VersionedTensor*>(PyCapsule_GetPointer(capsule.ptr(), kVersioned));
+    if (held->major != kKnownMajor)
+      throw nb::value_error(("The DLPack capsule is of version " + std::to_string(held->major) +
+                             "." + std::to_string(held->minor) + ", and 1 is known.")
+                                .c_str());
+    read_only = (held->flags & kReadOnly) != 0;
+    of = &held->tensor;
+  } else {
+    of = static_cast<const nb::dlpack::dltensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+    if (!of) throw nb::python_error();
   }
-  const auto address = reinterpret_cast<std::uintptr_t>(array.data());
-  return nb::make_tuple(address, nb::tuple(shape), nb::tuple(strides), type_code(array.dtype()));
+  nb::list shape, strides;
+  for (int i = 0; i < of->ndim; ++i) shape.append(of->shape[i]);
+  // Without strides it is contiguous.
+  for (int i = 0; of->strides && i < of->ndim; ++i) strides.append(of->strides[i]);
+  const auto address = reinterpret_cast<std::uintptr_t>(of->data) + of->byte_offset;
+  return nb::make_tuple(address, nb::tuple(shape),
+                        of->strides ? nb::object(nb::tuple(strides)) : nb::none(),
+                        type_code(of->dtype), read_only);
 }
 
 }  // namespace
@@ -44,8 +77,9 @@ nb::tuple read_capsule(const nb::ndarray<nb::ro>& array) {
 void bind_arrays(nb::module_& module) {
   module.def("read_capsule", &read_capsule, nb::arg("capsule"),
              nb::sig("def read_capsule(capsule: object) -> "
-                     "tuple[int, tuple[int, ...], tuple[int, ...], str]"),
-             "Address, shape, strides in elements, and type code of a DLPack capsule's array.");
+                     "tuple[int, tuple[int, ...], tuple[int, ...] | None, str, bool]"),
+             "Of a DLPack capsule's array: address, shape, strides in elements, type code, and "
+             "whether it is read-only.");
 }
 
 }  // namespace lathe::python

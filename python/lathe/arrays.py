@@ -11,6 +11,9 @@ from lathe import _lathe
 # Device types of DLPack: those whose memory a kernel may use, and those that the host may read.
 DLPACK_CUDA, DLPACK_CUDA_MANAGED = 2, 13
 DLPACK_CPU, DLPACK_CUDA_HOST = 1, 3
+# Whose capsules say whether an array may be written to. Producers of older ones refuse to hand over
+# one that may not, or say nothing.
+DLPACK_VERSION = (1, 0)
 TYPE_CODES = {_lathe.Element.F32: "f4", _lathe.Element.I32: "i4"}
 
 
@@ -37,7 +40,7 @@ def view(array: Any, ordinal: Optional[int]) -> View:
         return _by_interface(interface, kind)
     if hasattr(array, "__dlpack__"):
         # -1: the stream on which it is used is the caller's affair, as with the other protocol.
-        return _by_dlpack(array.__dlpack__(stream=-1), kind)
+        return _by_dlpack(array, f"The {kind}", stream=-1)[0]
     raise TypeError(f"A {kind} has neither __cuda_array_interface__ nor __dlpack__.")
 
 
@@ -48,14 +51,6 @@ def _by_interface(interface: Any, kind: str) -> View:
         raise ValueError(f"The {kind} is not contiguous.")
     address, read_only = interface["data"]
     return View(int(address), _product(shape) * size, type_code, bool(read_only))
-
-
-def _by_dlpack(capsule: Any, kind: str) -> View:
-    address, shape, strides, type_code = _lathe.read_capsule(capsule)
-    size = int(type_code[1:])
-    if not _dense(shape, [stride * size for stride in strides], size):
-        raise ValueError(f"The {kind} is not contiguous.")
-    return View(address, _product(shape) * size, type_code)
 
 
 class HostView(NamedTuple):
@@ -76,11 +71,8 @@ def host_view(array: Any, name: str) -> HostView:
     if hasattr(array, "__cuda_array_interface__") or where not in (DLPACK_CPU, DLPACK_CUDA_HOST):
         raise ValueError(f"{name} is read in host memory, and the {kind} is on a device.")
     if not hasattr(array, "__array_interface__") and hasattr(array, "__dlpack__"):
-        address, shape, strides, type_code = _lathe.read_capsule(array.__dlpack__())
-        size = int(type_code[1:])
-        if not _dense(shape, [stride * size for stride in strides], size):
-            raise ValueError(f"{name} is not contiguous.")
-        return HostView(address, _product(shape) * size, type_code, shape)
+        seen, shape = _by_dlpack(array, name)
+        return HostView(seen.address, seen.bytes, seen.type_code, shape, seen.read_only)
     if not hasattr(array, "__array_interface__"):
         try:
             array = numpy.asarray(memoryview(array))
@@ -95,6 +87,19 @@ def host_view(array: Any, name: str) -> HostView:
         raise ValueError(f"{name} is not contiguous.")
     address, read_only = interface["data"]
     return HostView(int(address), _product(shape) * size, type_code, shape, bool(read_only))
+
+
+def _by_dlpack(array: Any, name: str, **options: Any) -> Tuple[View, Tuple[int, ...]]:
+    """The array, and its shape."""
+    try:
+        capsule = array.__dlpack__(max_version=DLPACK_VERSION, **options)
+    except TypeError:  # a producer from before DLPack 1
+        capsule = array.__dlpack__(**options)
+    address, shape, strides, type_code, read_only = _lathe.read_capsule(capsule)
+    size = int(type_code[1:])
+    if not _dense(shape, strides and [stride * size for stride in strides], size):
+        raise ValueError(f"{name} is not contiguous.")
+    return View(address, _product(shape) * size, type_code, read_only), shape
 
 
 def _product(shape: Iterable[int]) -> int:

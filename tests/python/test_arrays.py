@@ -1,6 +1,8 @@
 """The way from arrays to addresses, streams and launches, with arrays that only say they are on a
 GPU."""
 
+import ctypes
+
 import numpy
 import pytest
 
@@ -30,11 +32,19 @@ class OnDevice:
 
 
 class OnlyDlpack(OnDevice):
+    """By a capsule from before DLPack 1."""
+
     __cuda_array_interface__ = None
 
     def __dlpack__(self, *, stream=None):
         assert stream == -1
         return self.array.__dlpack__()
+
+
+class OnlyVersionedDlpack(OnlyDlpack):
+    def __dlpack__(self, *, stream=None, max_version=None):
+        assert stream == -1
+        return self.array.__dlpack__(max_version=max_version)
 
 
 class Loaded:
@@ -59,7 +69,7 @@ def buffers():
             numpy.zeros(8, numpy.float32)]
 
 
-@pytest.mark.parametrize("kind", [OnDevice, OnlyDlpack])
+@pytest.mark.parametrize("kind", [OnDevice, OnlyDlpack, OnlyVersionedDlpack])
 def test_addresses_go_to_the_launch_in_order(kernel, kind):
     hosts = buffers()
     kernel.launch(*map(kind, hosts))
@@ -98,6 +108,19 @@ def test_what_would_go_wrong_on_the_gpu_is_refused(kernel):
         kernel.launch(1, 2)
 
 
+def test_what_dlpack_says_is_read_only_is_read_and_not_written_to(kernel):
+    weights, x, y = buffers()
+    for array in (x, y):
+        array.flags.writeable = False
+    refuse(kernel, ValueError, "y is written to, and the array is read-only",
+           y=OnlyVersionedDlpack(y))
+    # Which its producer hands over by a capsule that can say so, and by no other.
+    with pytest.raises(BufferError):
+        kernel.launch(OnDevice(weights), OnlyDlpack(x), 1024)
+    kernel.launch(OnDevice(weights), OnlyVersionedDlpack(x), 1024, stream=5)
+    assert kernel.loaded.launches == [([weights.ctypes.data, x.ctypes.data, 1024], 5)]
+
+
 def test_a_custom_kernel_takes_values_by_their_bytes():
     kernel = kernels.CustomKernel(Loaded(), 0)
     array = numpy.zeros(4, numpy.float32)
@@ -131,7 +154,49 @@ def test_density(shape, strides, dense):
 
 def test_a_capsule_is_read():
     array = numpy.arange(6, dtype=numpy.int32).reshape(2, 3)
-    assert _lathe.read_capsule(array.__dlpack__()) == (array.ctypes.data, (2, 3), (3, 1), "i4")
+    seen = array.ctypes.data, (2, 3), (3, 1), "i4"
+    assert _lathe.read_capsule(array.__dlpack__()) == (*seen, False)
+    assert _lathe.read_capsule(array.__dlpack__(max_version=(1, 0))) == (*seen, False)
+    array.flags.writeable = False
+    assert _lathe.read_capsule(array.__dlpack__(max_version=(1, 0))) == (*seen, True)
+
+
+# In pure C, so that a capsule can have what no library makes: no strides, an offset, a later version.
+class Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+
+
+class VersionedTensor(ctypes.Structure):
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32),
+                ("manager", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
+                ("flags", ctypes.c_uint64), ("tensor", Tensor)]
+
+
+def capsule_of(held, name):
+    new = ctypes.pythonapi.PyCapsule_New
+    new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    new.restype = ctypes.py_object
+    return new(ctypes.addressof(held), name, None)
+
+
+def test_a_capsule_without_strides_with_an_offset_and_of_a_later_version():
+    lengths = (ctypes.c_int64 * 2)(4, 5)
+    tensor = Tensor(data=4096, ndim=2, code=2, bits=32, lanes=1, shape=lengths, byte_offset=64)
+    seen = 4160, (4, 5), None, "f4"
+    assert _lathe.read_capsule(capsule_of(tensor, b"dltensor")) == (*seen, False)
+    versioned = VersionedTensor(major=1, minor=9, flags=0xFFFE, tensor=tensor)
+    assert _lathe.read_capsule(capsule_of(versioned, b"dltensor_versioned")) == (*seen, False)
+    versioned.flags = 1
+    assert _lathe.read_capsule(capsule_of(versioned, b"dltensor_versioned")) == (*seen, True)
+    versioned.major = 2
+    with pytest.raises(ValueError, match="version 2.9, and 1 is known"):
+        _lathe.read_capsule(capsule_of(versioned, b"dltensor_versioned"))
+    for wrong in (capsule_of(tensor, b"used_dltensor"), 7):
+        with pytest.raises((ValueError, TypeError)):
+            _lathe.read_capsule(wrong)
 
 
 def test_a_bar_is_drawn_on_a_terminal(monkeypatch):

@@ -24,8 +24,8 @@ class HostDlpack:
     def __dlpack_device__(self):
         return self.array.__dlpack_device__()
 
-    def __dlpack__(self):
-        return self.array.__dlpack__()
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
 
 
 def floats_at(address, shape):
@@ -231,6 +231,8 @@ def test_what_no_product_has_is_refused_before_it(products):
             (ValueError, r"out takes the shape \(2, 2\), not \(2, 3\)",
              lambda: products.batch_gemv(HIDDEN, WEIGHT, HIDDEN.copy())),
             (ValueError, "read-only", lambda: products.batch_gemv(HIDDEN, WEIGHT, read_only)),
+            (ValueError, "out is written to, and the array is read-only",
+             lambda: products.batch_gemv(HIDDEN, WEIGHT, HostDlpack(read_only))),
             (ValueError, "raw has 48 bytes, and its key is of 24",
              lambda: products.batch_gemv_cached(key, numpy.zeros((2, 6), numpy.float32), HIDDEN)),
             (ValueError, "raw has 12 bytes", lambda: products.preload([(key, WEIGHT[0])])),
