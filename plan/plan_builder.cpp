@@ -42,6 +42,27 @@ Result<ModelPart> resolve(ModelPart part, const ModelSpec& spec) {
   return part;
 }
 
+// Where a sequence begins is an int for its kernels: a position of the cache or, of one in pages,
+// an entry of the table.
+Result<void> check_sequences(const PlanOptions& options) {
+  if (options.kv_pages < 0 || options.kv_pages > kMostPages) {
+    return Error{
+        Code::invalid_argument,
+        fmt::format("kv_pages is {}; it must be 0 (no pages) to {}", options.kv_pages, kMostPages),
+        {}};
+  }
+  const bool paged = options.kv_pages > 0;
+  const std::int64_t own = paged ? pages_of(options.context) : options.context;
+  if (options.sequences >= 1 && options.sequences <= kMostSequences &&
+      options.sequences * own <= std::numeric_limits<int>::max())
+    return {};
+  return Error{Code::invalid_argument,
+               fmt::format("sequences is {}; it must be 1 to {}, and times {} {} less than 2^31",
+                           options.sequences, kMostSequences, own,
+                           paged ? "pages of a whole context" : "positions"),
+               {}};
+}
+
 Result<PlanOptions> resolve(PlanOptions options, const ModelSpec& spec) {
   if (options.context == 0) options.context = std::min(spec.context, kDefaultContext);
   if (options.context < 1 || options.context > spec.context) {
@@ -79,21 +100,7 @@ Result<PlanOptions> resolve(PlanOptions options, const ModelSpec& spec) {
   }
   if (options.blocks > 0) options.gpu.multiprocessors = options.blocks;
   options.blocks = options.gpu.multiprocessors;
-  if (options.sequences < 1 || options.sequences > kMostSequences ||
-      std::int64_t{options.sequences} * options.context > std::numeric_limits<int>::max()) {
-    return Error{
-        Code::invalid_argument,
-        fmt::format("sequences is {}; it must be 1 to {}, and times {} positions less than "
-                    "2^31",
-                    options.sequences, kMostSequences, options.context),
-        {}};
-  }
-  if (options.kv_pages < 0 || options.kv_pages > kMostPages) {
-    return Error{
-        Code::invalid_argument,
-        fmt::format("kv_pages is {}; it must be 0 (no pages) to {}", options.kv_pages, kMostPages),
-        {}};
-  }
+  LATHE_TRY(check_sequences(options));
   if (options.chunk < 0 || options.chunk > kMostChunkTokens) {
     return Error{Code::invalid_argument,
                  fmt::format("chunk is {}; it must be 0 (prompts token by token) to {}",

@@ -7,20 +7,12 @@
 #include <vector>
 
 #include "lathe/codegen/kernel_table.h"
-#include "lathe/plan/plan.h"
-#include "tests/plan/tiny_models.h"
+#include "tests/plan/tiny_plans.h"
 
 namespace lathe {
 namespace {
 
-Plan plan_of(const testing::TinyModel& model) {
-  const testing::GgufImage image = testing::tiny_model(model);
-  auto file = GgufFile::from_bytes(image.bytes, "tiny");
-  EXPECT_TRUE(file);
-  Result<Plan> plan = build_plan(**file, PlanOptions{});
-  EXPECT_TRUE(plan);
-  return std::move(plan).value();
-}
+using testing::plan_of;
 
 // Byte by byte where the arena is concerned, and by name elsewhere: not the code under test.
 bool race(const Step& a, const Step& b) {

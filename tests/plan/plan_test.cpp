@@ -1,41 +1,25 @@
-// Owns the tests of a plan's structure: steps, operands, counts, printing, refusals.
+// Owns the tests of a plan's structure: steps, operands, counts, printing.
 #include "lathe/plan/plan.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <set>
 
 #include "lathe/codegen/kernel_table.h"
 #include "plan/tuning.h"
-#include "tests/plan/tiny_models.h"
+#include "tests/plan/tiny_plans.h"
 
 namespace lathe {
 namespace {
 
+using testing::all_families;
+using testing::build;
 using testing::GgufWriter;
+using testing::plan_of;
 using testing::TinyModel;
-
-Result<Plan> build(const GgufWriter& writer, const PlanOptions& options = {}) {
-  const auto image = writer.image();
-  const auto file = GgufFile::from_bytes(image.bytes, "tiny.gguf");
-  EXPECT_TRUE(file) << (file ? "" : file.error().text());
-  return build_plan(**file, options);
-}
-
-Plan plan_of(const TinyModel& model, const PlanOptions& options = {}) {
-  auto plan = build(testing::tiny_model_writer(model), options);
-  EXPECT_TRUE(plan) << (plan ? "" : plan.error().text());
-  return plan ? std::move(plan).value() : Plan{};
-}
-
-std::vector<TinyModel> all_families() {
-  return {testing::tiny_llama(), testing::tiny_qwen2(), testing::tiny_qwen3(),
-          testing::tiny_gemma3()};
-}
 
 std::vector<std::string> labels(const Plan& plan, int layer) {
   std::vector<std::string> out;
@@ -251,129 +235,6 @@ TEST(Tuning, EveryChoiceIsValidForEveryShape) {
     EXPECT_GE(rms_norm_warps(n), 1);
     EXPECT_LE(rms_norm_warps(n), 32);
   }
-}
-
-using Change = std::function<void(GgufWriter&)>;
-
-void expect_refused(const TinyModel& model, const Change& change, Code code,
-                    std::initializer_list<std::string_view> parts) {
-  GgufWriter writer = testing::tiny_model_writer(model);
-  change(writer);
-  const auto plan = build(writer);
-  ASSERT_FALSE(plan);
-  EXPECT_EQ(plan.error().code, code) << plan.error().text();
-  for (const std::string_view part : parts) {
-    EXPECT_NE(plan.error().message.find(part), std::string::npos)
-        << "got: " << plan.error().message << "\nwanted: " << part;
-  }
-}
-
-TEST(PlanRefusals, MissingTensorsAreNamed) {
-  for (const TinyModel& model : all_families()) {
-    const Plan plan = plan_of(model);
-    for (const WeightSlot& slot : plan.weights) {
-      if (slot.name == "output.weight") continue;  // a tied head is no error
-      expect_refused(model, [&](GgufWriter& writer) { writer.drop(slot.name); }, Code::not_found,
-                     {slot.name});
-    }
-  }
-}
-
-TEST(PlanRefusals, WrongShapesShowBothNumbers) {
-  expect_refused(
-      testing::tiny_llama(),
-      [](GgufWriter& writer) {
-        writer.drop("blk.1.ffn_up.weight");
-        writer.tensor("blk.1.ffn_up.weight", {64, 95}, 0, std::vector<std::byte>(64 * 95 * 4));
-      },
-      Code::corrupt_file, {"'blk.1.ffn_up.weight'", "95 x 64", "96 x 64"});
-  expect_refused(testing::tiny_llama(),
-                 [](GgufWriter& writer) {
-                   writer.drop("blk.0.attn_norm.weight");
-                   writer.tensor("blk.0.attn_norm.weight", {32}, 0, std::vector<std::byte>(128));
-                 },
-                 Code::corrupt_file, {"'blk.0.attn_norm.weight'", "32", "64"});
-  expect_refused(
-      testing::tiny_llama(),
-      [](GgufWriter& writer) {
-        writer.drop("blk.0.attn_q.weight");
-        writer.tensor("blk.0.attn_q.weight", {64, 8, 8}, 0, std::vector<std::byte>(64 * 64 * 4));
-      },
-      Code::corrupt_file, {"8 x 8 x 64", "64 x 64"});
-}
-
-TEST(PlanRefusals, UnreadTensorsAreNamed) {
-  expect_refused(testing::tiny_llama(),
-                 [](GgufWriter& writer) {
-                   writer.tensor("blk.0.attn_output.bias", {64}, 0, std::vector<std::byte>(256));
-                 },
-                 Code::unsupported, {"'blk.0.attn_output.bias'"});
-  TinyModel factors = testing::tiny_qwen3();
-  factors.rope_factors = true;
-  expect_refused(factors, [](GgufWriter&) {}, Code::unsupported, {"'rope_freqs.weight'"});
-}
-
-TEST(PlanRefusals, TensorTypesAreNamed) {
-  constexpr std::uint32_t kF16 = 1;
-  constexpr std::uint32_t kUnknownType = 9999;
-  expect_refused(testing::tiny_llama(),
-                 [](GgufWriter& writer) {
-                   writer.drop("output_norm.weight");
-                   writer.tensor("output_norm.weight", {64}, kF16, std::vector<std::byte>(128));
-                 },
-                 Code::unsupported, {"'output_norm.weight'", "f16", "f32"});
-  expect_refused(
-      testing::tiny_llama(),
-      [](GgufWriter& writer) {
-        writer.drop("output.weight");
-        writer.tensor("output.weight", {64, 80}, kUnknownType, std::vector<std::byte>(128));
-      },
-      Code::unsupported, {"'output.weight'", "9999"});
-}
-
-TEST(PlanRefusals, ShapesWithoutAKernelAreNamed) {
-  TinyModel model = testing::tiny_llama();
-  model.head_dim = model.rotary = 512;
-  GgufWriter writer = testing::tiny_model_writer(model);
-  const auto plan = build(writer);
-  ASSERT_FALSE(plan);
-  EXPECT_EQ(plan.error().code, Code::unsupported);
-  EXPECT_NE(plan.error().text().find("attention"), std::string::npos);
-}
-
-TEST(PlanRefusals, BadOptionsAreRefused) {
-  const GgufWriter writer = testing::tiny_model_writer(testing::tiny_llama());
-  const auto refused = [&](const PlanOptions& options, std::string_view part) {
-    const auto plan = build(writer, options);
-    ASSERT_FALSE(plan);
-    EXPECT_NE(plan.error().message.find(part), std::string::npos) << plan.error().message;
-  };
-  refused({.context = -1}, "context is -1");
-  refused({.context = 65}, "context is 65 positions; it must be 1 to the 64");
-  refused({.kv = Format::q8_0}, "KV cache in q8_0");
-  refused({.attention_splits = -1}, "attention_splits is -1");
-  refused({.attention_splits = 65}, "attention_splits is 65");
-}
-
-TEST(PlanRefusals, InconsistentSpecsAreRefused) {
-  const auto image = testing::tiny_model(testing::tiny_llama());
-  const auto file = GgufFile::from_bytes(image.bytes, "tiny.gguf");
-  ASSERT_TRUE(file);
-  const auto good = read_model_spec(**file);
-  ASSERT_TRUE(good);
-  const auto refused = [&](const std::function<void(ModelSpec&)>& change) {
-    ModelSpec spec = *good;
-    change(spec);
-    const auto plan = build_plan(**file, spec, {});
-    ASSERT_FALSE(plan);
-    EXPECT_EQ(plan.error().code, Code::invalid_argument);
-  };
-  refused([](ModelSpec& spec) { spec.layers = 0; });
-  refused([](ModelSpec& spec) { spec.kv_heads = 3; });
-  refused([](ModelSpec& spec) { spec.head_dim = 1 << 30; });
-  refused([](ModelSpec& spec) { spec.ropes.clear(); });
-  refused([](ModelSpec& spec) { spec.per_layer[0].rope = 1; });
-  refused([](ModelSpec& spec) { spec.per_layer.pop_back(); });
 }
 
 }  // namespace

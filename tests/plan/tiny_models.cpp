@@ -162,6 +162,10 @@ TinyModel tiny_gemma3() {
   return model;
 }
 
+std::vector<TinyModel> all_families() {
+  return {tiny_llama(), tiny_qwen2(), tiny_qwen3(), tiny_gemma3()};
+}
+
 TinyModel fusible(TinyModel model, Format weights) {
   model.weights = weights;
   model.head_dim = model.rotary = 32;

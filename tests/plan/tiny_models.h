@@ -49,6 +49,7 @@ TinyModel tiny_llama();
 TinyModel tiny_qwen2();
 TinyModel tiny_qwen3();
 TinyModel tiny_gemma3();
+std::vector<TinyModel> all_families();
 
 // The same of a shape and format that fused kernels take: heads of 32 or more, weights with tiles.
 TinyModel fusible(TinyModel model, Format weights = Format::q8_0);

@@ -122,8 +122,9 @@ struct PlanOptions {
   // of small models by up to 5e-3 (docs/accuracy.md); with f32 they stay within 1e-4 of exact.
   Format kv = Format::f32;
   int attention_splits = 0;  // 1 to 64; 0 = chosen from heads and visible positions
-  // Sequences that the KV cache has room for, 1 to 4096, each of `context` positions. A session
-  // has one, a batch several.
+  // Sequences that the KV cache has room for, 1 to 4096, each of `context` positions: all of these,
+  // or with kv_pages the pages that they would take, are fewer than 2^31. A session has one, a
+  // batch several.
   int sequences = 1;
   // Above 0: the KV cache is so many pages of kPagePositions positions, which a batch hands out as
   // its sequences grow. 0: `context` positions in a row for each sequence, as sessions have it.
