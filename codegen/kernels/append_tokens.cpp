@@ -37,19 +37,15 @@ std::vector<Param> params(const KernelKey& key) {
   out.push_back(vector_in("frequencies", key.rotary));
   out.push_back(chunk_in());
   if (key.batched) out.push_back(rows_in(key.tokens));
-  if (key.paged) out.push_back(pages_in());
-  out.push_back(cache("k_cache", key, Access::write));
-  out.push_back(cache("v_cache", key, Access::write));
+  add_caches(key, Access::write, out);
   out.push_back({"queries", Access::write, Element::f16, query_values(key) * 2, 16});
   return out;
 }
 
 OpCall call(const KernelKey& key) {
   OpCall call{"ops/append_tokens.h", cache_op("append_tokens", key),
-              key.paged ? parameters_of({true, key.qk_norm, key.qk_norm, true, true, key.batched,
-                                         true, true, true, true})
-                        : parameters_of({true, key.qk_norm, key.qk_norm, true, true, key.batched,
-                                         true, true, true})};
+              parameters_of({true, key.qk_norm, key.qk_norm, true, true, key.batched, key.paged,
+                             true, true, true})};
   for (int value : {key.heads, key.kv_heads, key.head_dim, key.rotary,
                     key.pairing == Pairing::halves ? 1 : 0, key.warps})
     call.arguments.push_back(integer(value));
@@ -74,9 +70,7 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   const float* frequencies = floats(true);
   const auto* chunk = static_cast<const std::int32_t*>(arguments[i++]);
   const auto* rows = key.batched ? static_cast<const std::int32_t*>(arguments[i++]) : nullptr;
-  const auto* pages = key.paged ? static_cast<const std::int32_t*>(arguments[i++]) : nullptr;
-  auto* keys = static_cast<std::byte*>(arguments[i++]);
-  const Caches whole = {keys, static_cast<std::byte*>(arguments[i++]), pages};
+  const Caches whole = take_caches(key, arguments, i);
   auto* queries = static_cast<std::uint16_t*>(arguments[i]);
   const std::int64_t d = key.head_dim;
   const auto [first, last] = share(std::min(chunk[0], key.tokens), part, parts);

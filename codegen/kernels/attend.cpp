@@ -31,8 +31,7 @@ std::vector<Param> params(const KernelKey& key) {
   }
   out.push_back(vector_in("frequencies", key.rotary));
   out.push_back(position_in());
-  out.push_back(cache("k_cache", key, Access::read_write));
-  out.push_back(cache("v_cache", key, Access::read_write));
+  add_caches(key, Access::read_write, out);
   for (const Param& param : merge_params(key, 1)) out.push_back(param);
   out.push_back(vector_out("y", key.heads * d));
   return out;

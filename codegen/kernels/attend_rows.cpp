@@ -39,16 +39,15 @@ std::vector<Param> params(const KernelKey& key) {
   const std::int64_t queries = std::int64_t{key.tokens} * key.heads * key.head_dim;
   std::vector<Param> out = {
       {"queries", Access::read, Element::f16, queries * 2, 16}, chunk_in(), rows_in(key.tokens)};
-  if (key.paged) out.push_back(pages_in());
-  out.push_back(cache("k_cache", key, Access::read));
-  out.push_back(cache("v_cache", key, Access::read));
+  add_caches(key, Access::read, out);
   for (const Param& param : merge_params(key, key.tokens)) out.push_back(param);
   out.push_back(operands_out("y", key.tokens, key.heads * key.head_dim));
   return out;
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/attend_rows.h", cache_op("attend_rows", key), parameters(key.paged ? 9 : 8)};
+  OpCall call{"ops/attend_rows.h", cache_op("attend_rows", key),
+              parameters_of({true, true, true, key.paged, true, true, true, true, true})};
   for (int value : {key.heads, key.kv_heads, key.head_dim, key.window, key.splits, key.tokens,
                     blocks(key), key.warps})
     call.arguments.push_back(integer(value));
@@ -67,9 +66,7 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   const auto* chunk = static_cast<const std::int32_t*>(arguments[1]);
   const auto* rows = static_cast<const std::int32_t*>(arguments[2]);
   std::size_t i = 3;
-  const auto* pages = key.paged ? static_cast<const std::int32_t*>(arguments[i++]) : nullptr;
-  auto* keys = static_cast<std::byte*>(arguments[i++]);
-  const Caches caches = {keys, static_cast<std::byte*>(arguments[i++]), pages};
+  const Caches caches = take_caches(key, arguments, i);
   auto* counters = static_cast<std::int32_t*>(arguments[i + 1]);  // behind partial
   auto* y = static_cast<std::uint16_t*>(arguments[i + 2]);
   const int all = key.heads * key.head_dim, width = dev::operand_width(all);

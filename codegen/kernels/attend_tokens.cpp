@@ -27,15 +27,14 @@ Geometry geometry(const KernelKey& key) {
 std::vector<Param> params(const KernelKey& key) {
   const std::int64_t queries = std::int64_t{key.tokens} * key.heads * key.head_dim;
   std::vector<Param> out = {{"queries", Access::read, Element::f16, queries * 2, 16}, chunk_in()};
-  if (key.paged) out.push_back(pages_in());
-  out.push_back(cache("k_cache", key, Access::read));
-  out.push_back(cache("v_cache", key, Access::read));
+  add_caches(key, Access::read, out);
   out.push_back(operands_out("y", key.tokens, key.heads * key.head_dim));
   return out;
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/attend_tokens.h", cache_op("attend_tokens", key), parameters(key.paged ? 6 : 5)};
+  OpCall call{"ops/attend_tokens.h", cache_op("attend_tokens", key),
+              parameters_of({true, true, key.paged, true, true, true})};
   for (int value : {key.heads, key.kv_heads, key.head_dim, key.window, key.tokens})
     call.arguments.push_back(integer(value));
   return call;
@@ -52,10 +51,7 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   const auto* queries = static_cast<const std::uint16_t*>(arguments[0]);
   const auto* chunk = static_cast<const std::int32_t*>(arguments[1]);
   std::size_t i = 2;
-  const auto* pages = key.paged ? static_cast<const std::int32_t*>(arguments[i++]) : nullptr;
-  auto* keys = static_cast<std::byte*>(arguments[i++]);
-  const Caches caches =
-      from_row(key, {keys, static_cast<std::byte*>(arguments[i++]), pages}, chunk[2]);
+  const Caches caches = from_row(key, take_caches(key, arguments, i), chunk[2]);
   auto* y = static_cast<std::uint16_t*>(arguments[i]);
   const int all = key.heads * key.head_dim, width = dev::operand_width(all);
   const auto [first, last] = share(std::min(chunk[0], key.tokens), part, parts);

@@ -53,7 +53,8 @@ std::vector<Param> params(const KernelKey& key) {
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/attention.h", cache_op("attention", key), parameters(key.paged ? 6 : 5)};
+  OpCall call{"ops/attention.h", cache_op("attention", key),
+              parameters_of({true, true, true, true, key.paged, true})};
   for (int value : {key.heads, key.kv_heads, key.head_dim, key.window, key.splits, key.warps})
     call.arguments.push_back(integer(value));
   call.arguments.push_back(real(key.scale));

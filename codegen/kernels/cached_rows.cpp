@@ -65,6 +65,20 @@ void store_cached(const KernelKey& key, const float* in, const CacheRow& to) {
   }
 }
 
+void add_caches(const KernelKey& key, Access access, std::vector<Param>& params) {
+  if (key.paged) params.push_back(pages_in());
+  params.push_back(cache("k_cache", key, access));
+  params.push_back(cache("v_cache", key, access));
+}
+
+Caches take_caches(const KernelKey& key, std::span<void* const> arguments, std::size_t& next) {
+  Caches caches;
+  if (key.paged) caches.pages = static_cast<const std::int32_t*>(arguments[next++]);
+  caches.keys = static_cast<std::byte*>(arguments[next++]);
+  caches.values = static_cast<std::byte*>(arguments[next++]);
+  return caches;
+}
+
 Caches from_row(const KernelKey& key, const Caches& caches, int row) {
   if (caches.pages) return {caches.keys, caches.values, caches.pages + row};
   const CacheRow keys = cache_row(key, caches.keys, row, 0);

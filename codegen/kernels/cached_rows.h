@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "lathe/codegen/kernel_key.h"
@@ -40,11 +41,15 @@ inline std::int64_t place_of(const std::int32_t* pages, int position) {
 
 // Of one sequence, or of all.
 struct Caches {
-  std::byte *keys, *values;
+  std::byte *keys = nullptr, *values = nullptr;
   const std::int32_t* pages = nullptr;  // as of place_of()
 
   int place(int position) const { return static_cast<int>(place_of(pages, position)); }
 };
+// The parameters of the caches that an op reads or writes: the pages where there are such, keys,
+// values. The same of its arguments, from `next` on, which is then behind them.
+void add_caches(const KernelKey& key, Access access, std::vector<Param>& params);
+Caches take_caches(const KernelKey& key, std::span<void* const> arguments, std::size_t& next);
 // The same from where a sequence's position 0 is: a row, or an entry of the table of pages.
 Caches from_row(const KernelKey& key, const Caches& caches, int row);
 // Rotates and norms the key at `k`, and puts it and the value behind all keys into the cache.

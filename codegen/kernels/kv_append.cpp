@@ -19,14 +19,13 @@ Geometry geometry(const KernelKey& key) {
 std::vector<Param> params(const KernelKey& key) {
   const std::int64_t values = static_cast<std::int64_t>(key.kv_heads) * key.head_dim;
   std::vector<Param> out = {vector_in("k", values), vector_in("v", values), position_in()};
-  if (key.paged) out.push_back(pages_in());
-  out.push_back(cache("k_cache", key, Access::write));
-  out.push_back(cache("v_cache", key, Access::write));
+  add_caches(key, Access::write, out);
   return out;
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/kv_cache.h", cache_op("kv_append", key), parameters(key.paged ? 6 : 5)};
+  OpCall call{"ops/kv_cache.h", cache_op("kv_append", key),
+              parameters_of({true, true, true, key.paged, true, true})};
   for (int value : {key.kv_heads, key.head_dim, key.warps})
     call.arguments.push_back(integer(value));
   return call;
@@ -39,15 +38,13 @@ Cost cost(const KernelKey& key) {
 
 void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int) {
   if (part != 0) return;
-  const auto* pages = key.paged ? static_cast<const std::int32_t*>(arguments[3]) : nullptr;
-  const std::int64_t place = place_of(pages, *static_cast<const std::int32_t*>(arguments[2]));
-  const std::size_t caches = key.paged ? 4 : 3;
+  std::size_t i = 3;
+  const Caches caches = take_caches(key, arguments, i);
   const std::int64_t width = static_cast<std::int64_t>(key.kv_heads) * key.head_dim;
-  for (int i = 0; i < 2; ++i)
-    row(key.format)
-        .pack(static_cast<const float*>(arguments[static_cast<std::size_t>(i)]), width,
-              static_cast<std::byte*>(arguments[caches + static_cast<std::size_t>(i)]) +
-                  place * row_bytes(key.format, width));
+  const std::int64_t at =
+      caches.place(*static_cast<const std::int32_t*>(arguments[2])) * row_bytes(key.format, width);
+  row(key.format).pack(static_cast<const float*>(arguments[0]), width, caches.keys + at);
+  row(key.format).pack(static_cast<const float*>(arguments[1]), width, caches.values + at);
 }
 
 const char* text_template(const KernelKey& key) {

@@ -54,30 +54,20 @@ LATHE_DEVICE void append_tokens(const f32* qkv, const f32* q_norm, const f32* k_
                 kv_head, n.kv_heads, d);
 }
 
-#define LATHE_APPEND_OP(name, Kv)                                                             \
-  LATHE_OP name(const f32* qkv, const f32* q_norm, const f32* k_norm, const f32* frequencies, \
-                const i32* chunk, const i32* rows, u8* k_cache, u8* v_cache, u8* queries,     \
-                int heads, int kv_heads, int head_dim, int rotary, int halves, int warps,     \
-                f32 epsilon, f32 scale) {                                                     \
-    append_tokens<Kv, false>(                                                                 \
-        qkv, q_norm, k_norm, frequencies, chunk, rows, nullptr, k_cache, v_cache, queries,    \
-        {heads, kv_heads, head_dim, rotary, halves, 0, 1, epsilon, scale}, warps);            \
-  }
-LATHE_APPEND_OP(append_tokens_f32, KvRowsF32)
-LATHE_APPEND_OP(append_tokens_f16, KvRowsF16)
-LATHE_APPEND_OP(append_tokens_q8_0, KvRowsQ8)
-
-#define LATHE_PAGEDAPPEND_OP(name, Kv)                                                         \
+#define LATHE_APPEND_OP(name, Kv, kPaged)                                                      \
   LATHE_OP name(const f32* qkv, const f32* q_norm, const f32* k_norm, const f32* frequencies,  \
                 const i32* chunk, const i32* rows, const i32* pages, u8* k_cache, u8* v_cache, \
                 u8* queries, int heads, int kv_heads, int head_dim, int rotary, int halves,    \
                 int warps, f32 epsilon, f32 scale) {                                           \
-    append_tokens<Kv, true>(                                                                   \
+    append_tokens<Kv, kPaged>(                                                                 \
         qkv, q_norm, k_norm, frequencies, chunk, rows, pages, k_cache, v_cache, queries,       \
         {heads, kv_heads, head_dim, rotary, halves, 0, 1, epsilon, scale}, warps);             \
   }
-LATHE_PAGEDAPPEND_OP(append_tokens_f32_paged, KvRowsF32)
-LATHE_PAGEDAPPEND_OP(append_tokens_f16_paged, KvRowsF16)
-LATHE_PAGEDAPPEND_OP(append_tokens_q8_0_paged, KvRowsQ8)
+LATHE_APPEND_OP(append_tokens_f32, KvRowsF32, false)
+LATHE_APPEND_OP(append_tokens_f16, KvRowsF16, false)
+LATHE_APPEND_OP(append_tokens_q8_0, KvRowsQ8, false)
+LATHE_APPEND_OP(append_tokens_f32_paged, KvRowsF32, true)
+LATHE_APPEND_OP(append_tokens_f16_paged, KvRowsF16, true)
+LATHE_APPEND_OP(append_tokens_q8_0_paged, KvRowsQ8, true)
 
 }  // namespace lathe::dev

@@ -141,31 +141,21 @@ LATHE_DEVICE void attend_rows(const u8* queries, const i32* chunk, const i32* ro
   }
 }
 
-#define LATHE_ROWS_OP(name, Kv)                                                                   \
-  LATHE_OP name(const u8* queries, const i32* chunk, const i32* rows, const u8* k_cache,          \
-                const u8* v_cache, f32* partial, i32* counters, u8* y, int heads, int kv_heads,   \
-                int head_dim, int window, int splits, int tokens, int blocks, int warps) {        \
-    attend_rows<Kv, false>(queries, chunk, rows, nullptr, k_cache, v_cache, partial, counters,    \
-                           reinterpret_cast<u16*>(y),                                             \
-                           {heads, kv_heads, head_dim, 0, 0, window, splits, 0.0f, 1.0f}, tokens, \
-                           blocks, warps);                                                        \
+#define LATHE_ROWS_OP(name, Kv, kPaged)                                                            \
+  LATHE_OP name(const u8* queries, const i32* chunk, const i32* rows, const i32* pages,            \
+                const u8* k_cache, const u8* v_cache, f32* partial, i32* counters, u8* y,          \
+                int heads, int kv_heads, int head_dim, int window, int splits, int tokens,         \
+                int blocks, int warps) {                                                           \
+    attend_rows<Kv, kPaged>(queries, chunk, rows, pages, k_cache, v_cache, partial, counters,      \
+                            reinterpret_cast<u16*>(y),                                             \
+                            {heads, kv_heads, head_dim, 0, 0, window, splits, 0.0f, 1.0f}, tokens, \
+                            blocks, warps);                                                        \
   }
-LATHE_ROWS_OP(attend_rows_f32, KvRowsF32)
-LATHE_ROWS_OP(attend_rows_f16, KvRowsF16)
-LATHE_ROWS_OP(attend_rows_q8_0, KvRowsQ8)
-
-#define LATHE_PAGEDROWS_OP(name, Kv)                                                             \
-  LATHE_OP name(const u8* queries, const i32* chunk, const i32* rows, const i32* pages,          \
-                const u8* k_cache, const u8* v_cache, f32* partial, i32* counters, u8* y,        \
-                int heads, int kv_heads, int head_dim, int window, int splits, int tokens,       \
-                int blocks, int warps) {                                                         \
-    attend_rows<Kv, true>(queries, chunk, rows, pages, k_cache, v_cache, partial, counters,      \
-                          reinterpret_cast<u16*>(y),                                             \
-                          {heads, kv_heads, head_dim, 0, 0, window, splits, 0.0f, 1.0f}, tokens, \
-                          blocks, warps);                                                        \
-  }
-LATHE_PAGEDROWS_OP(attend_rows_f32_paged, KvRowsF32)
-LATHE_PAGEDROWS_OP(attend_rows_f16_paged, KvRowsF16)
-LATHE_PAGEDROWS_OP(attend_rows_q8_0_paged, KvRowsQ8)
+LATHE_ROWS_OP(attend_rows_f32, KvRowsF32, false)
+LATHE_ROWS_OP(attend_rows_f16, KvRowsF16, false)
+LATHE_ROWS_OP(attend_rows_q8_0, KvRowsQ8, false)
+LATHE_ROWS_OP(attend_rows_f32_paged, KvRowsF32, true)
+LATHE_ROWS_OP(attend_rows_f16_paged, KvRowsF16, true)
+LATHE_ROWS_OP(attend_rows_q8_0_paged, KvRowsQ8, true)
 
 }  // namespace lathe::dev

@@ -291,25 +291,18 @@ LATHE_DEVICE void attend_tokens(const u8* queries, const i32* chunk, const i32* 
     attend_tokens_block<Kv, kPaged, 32>(a);
 }
 
-#define LATHE_ATTENDED_OP(name, Kv)                                                               \
-  LATHE_OP name(const u8* queries, const i32* chunk, const u8* k_cache, const u8* v_cache, u8* y, \
-                int heads, int kv_heads, int head_dim, int window, int most) {                    \
-    attend_tokens<Kv, false>(queries, chunk, nullptr, k_cache, v_cache, y, heads, kv_heads,       \
-                             head_dim, window, most);                                             \
+#define LATHE_ATTENDED_OP(name, Kv, kPaged)                                                  \
+  LATHE_OP name(const u8* queries, const i32* chunk, const i32* pages, const u8* k_cache,    \
+                const u8* v_cache, u8* y, int heads, int kv_heads, int head_dim, int window, \
+                int most) {                                                                  \
+    attend_tokens<Kv, kPaged>(queries, chunk, pages, k_cache, v_cache, y, heads, kv_heads,   \
+                              head_dim, window, most);                                       \
   }
-LATHE_ATTENDED_OP(attend_tokens_f32, KvRowsF32)
-LATHE_ATTENDED_OP(attend_tokens_f16, KvRowsF16)
-LATHE_ATTENDED_OP(attend_tokens_q8_0, KvRowsQ8)
-
-#define LATHE_PAGEDATTENDED_OP(name, Kv)                                                           \
-  LATHE_OP name(const u8* queries, const i32* chunk, const i32* pages, const u8* k_cache,          \
-                const u8* v_cache, u8* y, int heads, int kv_heads, int head_dim, int window,       \
-                int most) {                                                                        \
-    attend_tokens<Kv, true>(queries, chunk, pages, k_cache, v_cache, y, heads, kv_heads, head_dim, \
-                            window, most);                                                         \
-  }
-LATHE_PAGEDATTENDED_OP(attend_tokens_f32_paged, KvRowsF32)
-LATHE_PAGEDATTENDED_OP(attend_tokens_f16_paged, KvRowsF16)
-LATHE_PAGEDATTENDED_OP(attend_tokens_q8_0_paged, KvRowsQ8)
+LATHE_ATTENDED_OP(attend_tokens_f32, KvRowsF32, false)
+LATHE_ATTENDED_OP(attend_tokens_f16, KvRowsF16, false)
+LATHE_ATTENDED_OP(attend_tokens_q8_0, KvRowsQ8, false)
+LATHE_ATTENDED_OP(attend_tokens_f32_paged, KvRowsF32, true)
+LATHE_ATTENDED_OP(attend_tokens_f16_paged, KvRowsF16, true)
+LATHE_ATTENDED_OP(attend_tokens_q8_0_paged, KvRowsQ8, true)
 
 }  // namespace lathe::dev

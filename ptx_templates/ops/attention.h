@@ -192,27 +192,17 @@ LATHE_DEVICE void attention(const f32* q, const u8* k_cache, const u8* v_cache, 
   }
 }
 
-#define LATHE_ATTENTION_OP(name, Kv)                                                         \
-  LATHE_OP name(const f32* q, const u8* k_cache, const u8* v_cache, const i32* position,     \
-                f32* partial, int heads, int kv_heads, int head_dim, int window, int splits, \
-                int warps, f32 scale) {                                                      \
-    attention<Kv, false>(q, k_cache, v_cache, position, nullptr, partial, heads, kv_heads,   \
-                         head_dim, window, splits, warps, scale);                            \
-  }
-
-LATHE_ATTENTION_OP(attention_f32, KvF32)
-LATHE_ATTENTION_OP(attention_f16, KvF16)
-
-#define LATHE_PAGEDATTENTION_OP(name, Kv)                                                          \
+#define LATHE_ATTENTION_OP(name, Kv, kPaged)                                                       \
   LATHE_OP name(const f32* q, const u8* k_cache, const u8* v_cache, const i32* position,           \
                 const i32* pages, f32* partial, int heads, int kv_heads, int head_dim, int window, \
                 int splits, int warps, f32 scale) {                                                \
-    attention<Kv, true>(q, k_cache, v_cache, position, pages, partial, heads, kv_heads, head_dim,  \
-                        window, splits, warps, scale);                                             \
+    attention<Kv, kPaged>(q, k_cache, v_cache, position, pages, partial, heads, kv_heads,          \
+                          head_dim, window, splits, warps, scale);                                 \
   }
-
-LATHE_PAGEDATTENTION_OP(attention_f32_paged, KvF32)
-LATHE_PAGEDATTENTION_OP(attention_f16_paged, KvF16)
+LATHE_ATTENTION_OP(attention_f32, KvF32, false)
+LATHE_ATTENTION_OP(attention_f16, KvF16, false)
+LATHE_ATTENTION_OP(attention_f32_paged, KvF32, true)
+LATHE_ATTENTION_OP(attention_f16_paged, KvF16, true)
 
 // partial[heads][splits][head_dim + 2] (weighted values, maximum, sum of weights) -> y.
 LATHE_OP attention_merge(const f32* partial, f32* y, int heads, int head_dim, int splits,

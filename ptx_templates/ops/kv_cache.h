@@ -65,21 +65,14 @@ LATHE_DEVICE void kv_append(const f32* k, const f32* v, const i32* position, con
   Kv::store(v_cache, at, v[i]);
 }
 
-LATHE_OP kv_append_f32(const f32* k, const f32* v, const i32* position, u8* k_cache, u8* v_cache,
-                       int kv_heads, int head_dim, int warps) {
-  kv_append<KvF32, false>(k, v, position, nullptr, k_cache, v_cache, kv_heads, head_dim, warps);
-}
-LATHE_OP kv_append_f16(const f32* k, const f32* v, const i32* position, u8* k_cache, u8* v_cache,
-                       int kv_heads, int head_dim, int warps) {
-  kv_append<KvF16, false>(k, v, position, nullptr, k_cache, v_cache, kv_heads, head_dim, warps);
-}
-LATHE_OP kv_append_f32_paged(const f32* k, const f32* v, const i32* position, const i32* pages,
-                             u8* k_cache, u8* v_cache, int kv_heads, int head_dim, int warps) {
-  kv_append<KvF32, true>(k, v, position, pages, k_cache, v_cache, kv_heads, head_dim, warps);
-}
-LATHE_OP kv_append_f16_paged(const f32* k, const f32* v, const i32* position, const i32* pages,
-                             u8* k_cache, u8* v_cache, int kv_heads, int head_dim, int warps) {
-  kv_append<KvF16, true>(k, v, position, pages, k_cache, v_cache, kv_heads, head_dim, warps);
-}
+#define LATHE_KVAPPEND_OP(name, Kv, kPaged)                                                     \
+  LATHE_OP name(const f32* k, const f32* v, const i32* position, const i32* pages, u8* k_cache, \
+                u8* v_cache, int kv_heads, int head_dim, int warps) {                           \
+    kv_append<Kv, kPaged>(k, v, position, pages, k_cache, v_cache, kv_heads, head_dim, warps);  \
+  }
+LATHE_KVAPPEND_OP(kv_append_f32, KvF32, false)
+LATHE_KVAPPEND_OP(kv_append_f16, KvF16, false)
+LATHE_KVAPPEND_OP(kv_append_f32_paged, KvF32, true)
+LATHE_KVAPPEND_OP(kv_append_f16_paged, KvF16, true)
 
 }  // namespace lathe::dev
