@@ -145,7 +145,8 @@ class CudaBatch final : public Batch {
   std::vector<PositionRange> ranges_;
   double read_rate_ = 0;
   bool drawn_ = true;  // whether the device may have sampling states other than greedy ones
-  mutable SessionReport report_;  // report() says how many pages are used by now
+  // Only kv_pages_used changes once the batch is open: report() takes it from the cache.
+  mutable SessionReport report_;
 };
 
 }  // namespace lathe
