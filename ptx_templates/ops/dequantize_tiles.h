@@ -9,35 +9,35 @@ namespace lathe::dev {
 
 // Each row has blocks of threads of its own; a thread has four values.
 template <class Raw, class Tiles>
-LATHE_DEVICE void dequantize_tiles(const u8* tiles, void* y, int k, int subs, int warps, f32 zero,
+LATHE_DEVICE void dequantize_tiles(const u8* tiles, void* y, int k, int subs, int warps,
                                    int halves) {
   const int threads = warps * kWarp, per_row = ceil_div(k / 4, threads);
   const int row = block_x() / per_row;
   const int column = (block_x() % per_row * threads + thread_index()) * 4;
   if (column >= k) return;
   f32 values[4];
-  tile_values<Raw, Tiles>(tiles, row, column, k, subs, zero, values);
+  tile_values<Raw, Tiles>(tiles, row, column, k, subs, values);
   store_four(y, static_cast<i64>(row) * k + column, values, halves);
 }
 
-#define LATHE_UNTILE_OP(name, Raw, Tiles, zero)                                     \
+#define LATHE_UNTILE_OP(name, Raw, Tiles)                                           \
   LATHE_OP name(const u8* tiles, void* y, int k, int subs, int warps, int halves) { \
-    dequantize_tiles<Raw, Tiles>(tiles, y, k, subs, warps, zero, halves);           \
+    dequantize_tiles<Raw, Tiles>(tiles, y, k, subs, warps, halves);                 \
   }
 
-LATHE_UNTILE_OP(dequantize_tiles_q4_0, Q4_0, Q4_0Tiles, 8.0f)
-LATHE_UNTILE_OP(dequantize_tiles_q4_1, Q4_1, Q4_1Tiles, 0.0f)
-LATHE_UNTILE_OP(dequantize_tiles_q5_0, Q5_0, Q5_0Tiles, 16.0f)
-LATHE_UNTILE_OP(dequantize_tiles_q5_1, Q5_1, Q5_1Tiles, 0.0f)
-LATHE_UNTILE_OP(dequantize_tiles_q8_0, Q8_0, Q8_0Tiles, 128.0f)
-LATHE_UNTILE_OP(dequantize_tiles_q4_k, Q4_K, Q4_KTiles, 0.0f)
-LATHE_UNTILE_OP(dequantize_tiles_q5_k, Q5_K, Q5_KTiles, 0.0f)
-LATHE_UNTILE_OP(dequantize_tiles_q6_k, Q6_K, Q6_KTiles, 32.0f)
-LATHE_UNTILE_OP(dequantize_tiles_q2_k, Q2_K, Q2_KTiles, 0.0f)
-LATHE_UNTILE_OP(dequantize_tiles_q3_k, Q3_K, Q3_KTiles, 4.0f)
-LATHE_UNTILE_OP(dequantize_tiles_iq4_nl, IQ4_NL, IQ4_NLTiles, 0.0f)
-LATHE_UNTILE_OP(dequantize_tiles_iq4_xs, IQ4_XS, IQ4_XSTiles, 0.0f)
-LATHE_UNTILE_OP(dequantize_tiles_mxfp4, MXFP4, MXFP4Tiles, 0.0f)
+LATHE_UNTILE_OP(dequantize_tiles_q4_0, Q4_0, Q4_0Tiles)
+LATHE_UNTILE_OP(dequantize_tiles_q4_1, Q4_1, Q4_1Tiles)
+LATHE_UNTILE_OP(dequantize_tiles_q5_0, Q5_0, Q5_0Tiles)
+LATHE_UNTILE_OP(dequantize_tiles_q5_1, Q5_1, Q5_1Tiles)
+LATHE_UNTILE_OP(dequantize_tiles_q8_0, Q8_0, Q8_0Tiles)
+LATHE_UNTILE_OP(dequantize_tiles_q4_k, Q4_K, Q4_KTiles)
+LATHE_UNTILE_OP(dequantize_tiles_q5_k, Q5_K, Q5_KTiles)
+LATHE_UNTILE_OP(dequantize_tiles_q6_k, Q6_K, Q6_KTiles)
+LATHE_UNTILE_OP(dequantize_tiles_q2_k, Q2_K, Q2_KTiles)
+LATHE_UNTILE_OP(dequantize_tiles_q3_k, Q3_K, Q3_KTiles)
+LATHE_UNTILE_OP(dequantize_tiles_iq4_nl, IQ4_NL, IQ4_NLTiles)
+LATHE_UNTILE_OP(dequantize_tiles_iq4_xs, IQ4_XS, IQ4_XSTiles)
+LATHE_UNTILE_OP(dequantize_tiles_mxfp4, MXFP4, MXFP4Tiles)
 
 // f16 and bf16, whose rows may have any length: a thread has one value.
 #define LATHE_NUMBERS_OP(name, Decoder)                                             \

@@ -112,11 +112,12 @@ LATHE_DEVICE void tile_scale(MXFP4, const u8* scales, const TileQuad& q, int sub
   scale = half_of_power(scales[(g * (subs / 2) + q.sub / 2) * 4 + 2 * r + q.sub % 2]);
 }
 
-// The codes as numbers, `zero` being the code that stands for 0; q8_0's are signed and, with the
-// top bit flipped, count from -128. So do the entries of the tables.
+// The codes as numbers; q8_0's are signed and, with the top bit flipped, count from -128. So do
+// the entries of the tables.
 template <class Tiles, class Raw>
-LATHE_DEVICE void tile_numbers(Raw, u32 codes, f32 zero, f32* q) {
-  bytes_to_f32(codes ^ (Tiles::code_bits == 8 ? 0x80808080u : 0u), zero, q);
+LATHE_DEVICE void tile_numbers(Raw, u32 codes, f32* q) {
+  bytes_to_f32(codes ^ (Tiles::code_bits == 8 ? 0x80808080u : 0u),
+               static_cast<f32>(int{Tiles::zero}), q);
 }
 template <class Raw>
 LATHE_DEVICE void table_numbers(u32 codes, f32* q) {
@@ -125,25 +126,24 @@ LATHE_DEVICE void table_numbers(u32 codes, f32* q) {
   bytes_to_f32(entries ^ 0x80808080u, 128.0f, q);
 }
 template <class Tiles>
-LATHE_DEVICE void tile_numbers(IQ4_NL, u32 codes, f32, f32* q) {
+LATHE_DEVICE void tile_numbers(IQ4_NL, u32 codes, f32* q) {
   table_numbers<IQ4_NL>(codes, q);
 }
 template <class Tiles>
-LATHE_DEVICE void tile_numbers(IQ4_XS, u32 codes, f32, f32* q) {
+LATHE_DEVICE void tile_numbers(IQ4_XS, u32 codes, f32* q) {
   table_numbers<IQ4_XS>(codes, q);
 }
 template <class Tiles>
-LATHE_DEVICE void tile_numbers(MXFP4, u32 codes, f32, f32* q) {
+LATHE_DEVICE void tile_numbers(MXFP4, u32 codes, f32* q) {
   table_numbers<MXFP4>(codes, q);
 }
 
 // The four values from `column` on, a multiple of four, of a row.
 template <class Raw, class Tiles>
-LATHE_DEVICE void tile_values(const u8* table, i64 row, int column, int k, int subs, f32 zero,
-                              f32* q) {
+LATHE_DEVICE void tile_values(const u8* table, i64 row, int column, int k, int subs, f32* q) {
   const TileQuad quad = tile_quad<Tiles>(table, row, column, k, subs);
   f32 factor = 0, summand = 0;
-  tile_numbers<Tiles>(Raw{}, tile_codes<Tiles>(quad, subs), zero, q);
+  tile_numbers<Tiles>(Raw{}, tile_codes<Tiles>(quad, subs), q);
   tile_scale(Raw{}, quad.tile + tile_code_bytes(Tiles::code_bits, subs), quad, subs, factor,
              summand);
   LATHE_UNROLL(4)
@@ -153,11 +153,11 @@ LATHE_DEVICE void tile_values(const u8* table, i64 row, int column, int k, int s
 // Thread `index` of all gives four consecutive values to store(place, values).
 template <class Raw, class Tiles, class Store>
 LATHE_DEVICE void embed_tiles(const u8* table, const i32* token, int index, int k, int n, int subs,
-                              f32 scale, f32 zero, Store store) {
+                              f32 scale, Store store) {
   const int column = index * 4;
   if (column >= k) return;
   f32 q[4];
-  tile_values<Raw, Tiles>(table, embed_row(token, n), column, k, subs, zero, q);
+  tile_values<Raw, Tiles>(table, embed_row(token, n), column, k, subs, q);
   store(column, f32x4{scale * q[0], scale * q[1], scale * q[2], scale * q[3]});
 }
 
@@ -170,39 +170,38 @@ LATHE_DEVICE f32 half_tile_value(const u8* table, i64 row, int column, int k, in
 }
 
 // For each format its kernel, and the share of one thread in a persistent kernel.
-#define LATHE_TILES_OP(name, Raw, Tiles, zero)                                                   \
-  LATHE_OP name(const u8* table, const i32* token, f32* y, int k, int n, int subs, int warps,    \
-                f32 scale) {                                                                     \
-    f32* row = y + static_cast<i64>(block_y()) * k;                                              \
-    embed_tiles<Raw, Tiles>(                                                                     \
-        table, token + block_y(), block_x() * warps * kWarp + thread_index(), k, n, subs, scale, \
-        zero, [=](int at, const f32x4& v) { *reinterpret_cast<f32x4*>(row + at) = v; });         \
-  }                                                                                              \
-  template <int = 0>                                                                             \
-  LATHE_DEVICE void name##_share(const Exchange& e, const u8* table, const i32* token, f32* y,   \
-                                 int index, int k, int n, int subs, f32 scale) {                 \
-    embed_tiles<Raw, Tiles>(table, token, index, k, n, subs, scale, zero,                        \
-                            [=](int at, const f32x4& v) {                                        \
-                              send(e, y + at, v.x);                                              \
-                              send(e, y + at + 1, v.y);                                          \
-                              send(e, y + at + 2, v.z);                                          \
-                              send(e, y + at + 3, v.w);                                          \
-                            });                                                                  \
+#define LATHE_TILES_OP(name, Raw, Tiles)                                                          \
+  LATHE_OP name(const u8* table, const i32* token, f32* y, int k, int n, int subs, int warps,     \
+                f32 scale) {                                                                      \
+    f32* row = y + static_cast<i64>(block_y()) * k;                                               \
+    embed_tiles<Raw, Tiles>(                                                                      \
+        table, token + block_y(), block_x() * warps * kWarp + thread_index(), k, n, subs, scale,  \
+        [=](int at, const f32x4& v) { *reinterpret_cast<f32x4*>(row + at) = v; });                \
+  }                                                                                               \
+  template <int = 0>                                                                              \
+  LATHE_DEVICE void name##_share(const Exchange& e, const u8* table, const i32* token, f32* y,    \
+                                 int index, int k, int n, int subs, f32 scale) {                  \
+    embed_tiles<Raw, Tiles>(table, token, index, k, n, subs, scale, [=](int at, const f32x4& v) { \
+      send(e, y + at, v.x);                                                                       \
+      send(e, y + at + 1, v.y);                                                                   \
+      send(e, y + at + 2, v.z);                                                                   \
+      send(e, y + at + 3, v.w);                                                                   \
+    });                                                                                           \
   }
 
-LATHE_TILES_OP(embed_tiles_q4_0, Q4_0, Q4_0Tiles, 8.0f)
-LATHE_TILES_OP(embed_tiles_q4_1, Q4_1, Q4_1Tiles, 0.0f)
-LATHE_TILES_OP(embed_tiles_q5_0, Q5_0, Q5_0Tiles, 16.0f)
-LATHE_TILES_OP(embed_tiles_q5_1, Q5_1, Q5_1Tiles, 0.0f)
-LATHE_TILES_OP(embed_tiles_q8_0, Q8_0, Q8_0Tiles, 128.0f)
-LATHE_TILES_OP(embed_tiles_q4_k, Q4_K, Q4_KTiles, 0.0f)
-LATHE_TILES_OP(embed_tiles_q5_k, Q5_K, Q5_KTiles, 0.0f)
-LATHE_TILES_OP(embed_tiles_q6_k, Q6_K, Q6_KTiles, 32.0f)
-LATHE_TILES_OP(embed_tiles_q2_k, Q2_K, Q2_KTiles, 0.0f)
-LATHE_TILES_OP(embed_tiles_q3_k, Q3_K, Q3_KTiles, 4.0f)
-LATHE_TILES_OP(embed_tiles_iq4_nl, IQ4_NL, IQ4_NLTiles, 0.0f)
-LATHE_TILES_OP(embed_tiles_iq4_xs, IQ4_XS, IQ4_XSTiles, 0.0f)
-LATHE_TILES_OP(embed_tiles_mxfp4, MXFP4, MXFP4Tiles, 0.0f)
+LATHE_TILES_OP(embed_tiles_q4_0, Q4_0, Q4_0Tiles)
+LATHE_TILES_OP(embed_tiles_q4_1, Q4_1, Q4_1Tiles)
+LATHE_TILES_OP(embed_tiles_q5_0, Q5_0, Q5_0Tiles)
+LATHE_TILES_OP(embed_tiles_q5_1, Q5_1, Q5_1Tiles)
+LATHE_TILES_OP(embed_tiles_q8_0, Q8_0, Q8_0Tiles)
+LATHE_TILES_OP(embed_tiles_q4_k, Q4_K, Q4_KTiles)
+LATHE_TILES_OP(embed_tiles_q5_k, Q5_K, Q5_KTiles)
+LATHE_TILES_OP(embed_tiles_q6_k, Q6_K, Q6_KTiles)
+LATHE_TILES_OP(embed_tiles_q2_k, Q2_K, Q2_KTiles)
+LATHE_TILES_OP(embed_tiles_q3_k, Q3_K, Q3_KTiles)
+LATHE_TILES_OP(embed_tiles_iq4_nl, IQ4_NL, IQ4_NLTiles)
+LATHE_TILES_OP(embed_tiles_iq4_xs, IQ4_XS, IQ4_XSTiles)
+LATHE_TILES_OP(embed_tiles_mxfp4, MXFP4, MXFP4Tiles)
 
 // The same for f16 and bf16, whose rows may have any length: a thread of the kernel has one value.
 #define LATHE_HALVES_OP(name, Decoder)                                                            \

@@ -14,36 +14,37 @@ enum : int {
 };
 
 // Per format: sub-blocks of a tile at most, bits per code, bytes of scales per 16 rows of a
-// sub-block. A format with 256-value blocks always has tiles of 8 sub-blocks: k is a multiple.
+// sub-block, the code that stands for 0. A format with 256-value blocks always has tiles of 8
+// sub-blocks: k is a multiple.
 struct Q4_0Tiles {
-  enum : int { most_subs = 8, code_bits = 4, scale_bytes = 32 };
+  enum : int { most_subs = 8, code_bits = 4, scale_bytes = 32, zero = 8 };
 };
 struct Q4_1Tiles {
-  enum : int { most_subs = 8, code_bits = 4, scale_bytes = 64 };
+  enum : int { most_subs = 8, code_bits = 4, scale_bytes = 64, zero = 0 };
 };
 struct Q5_0Tiles {
-  enum : int { most_subs = 8, code_bits = 5, scale_bytes = 32 };
+  enum : int { most_subs = 8, code_bits = 5, scale_bytes = 32, zero = 16 };
 };
 struct Q5_1Tiles {
-  enum : int { most_subs = 8, code_bits = 5, scale_bytes = 64 };
+  enum : int { most_subs = 8, code_bits = 5, scale_bytes = 64, zero = 0 };
 };
 struct Q8_0Tiles {
-  enum : int { most_subs = 8, code_bits = 8, scale_bytes = 32 };
+  enum : int { most_subs = 8, code_bits = 8, scale_bytes = 32, zero = 128 };
 };
 struct Q4_KTiles {
-  enum : int { most_subs = 8, code_bits = 4, scale_bytes = 32 };
+  enum : int { most_subs = 8, code_bits = 4, scale_bytes = 32, zero = 0 };
 };
 struct Q5_KTiles {
-  enum : int { most_subs = 8, code_bits = 5, scale_bytes = 32 };
+  enum : int { most_subs = 8, code_bits = 5, scale_bytes = 32, zero = 0 };
 };
 struct Q6_KTiles {
-  enum : int { most_subs = 8, code_bits = 6, scale_bytes = 36 };
+  enum : int { most_subs = 8, code_bits = 6, scale_bytes = 36, zero = 32 };
 };
 struct Q2_KTiles {
-  enum : int { most_subs = 8, code_bits = 2, scale_bytes = 40 };
+  enum : int { most_subs = 8, code_bits = 2, scale_bytes = 40, zero = 0 };
 };
 struct Q3_KTiles {
-  enum : int { most_subs = 8, code_bits = 3, scale_bytes = 28 };
+  enum : int { most_subs = 8, code_bits = 3, scale_bytes = 28, zero = 4 };
 };
 struct IQ4_NLTiles {
   enum : int { most_subs = 8, code_bits = 4, scale_bytes = 32 };
