@@ -7,8 +7,7 @@ namespace {
 
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(check_rows(key));
-  LATHE_TRY(check_epsilon(key));
-  return {};
+  return check_epsilon(key);
 }
 
 Geometry geometry(const KernelKey& key) {
@@ -24,11 +23,7 @@ std::vector<Param> params(const KernelKey& key) {
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/rms_norm.h", "rms_norm", parameters_of({true, true, key.residual, true})};
-  call.arguments.push_back(integer(key.k));
-  call.arguments.push_back(integer(key.warps));
-  call.arguments.push_back(real(key.epsilon));
-  return call;
+  return row_call("rms_norm", parameters_of({true, true, key.residual, true}), key, key.epsilon);
 }
 
 Cost cost(const KernelKey& key) {

@@ -69,6 +69,15 @@ Geometry block_per_row(const KernelKey& key, int shared_words) {
           .shared_bytes = key.warps > 1 ? static_cast<unsigned>(key.warps * shared_words * 4) : 0u};
 }
 
+OpCall row_call(const char* op, std::vector<OpArgument> pointers, const KernelKey& key,
+                float number) {
+  OpCall call{fmt::format("ops/{}.h", op), op, std::move(pointers)};
+  call.arguments.push_back(integer(key.k));
+  call.arguments.push_back(integer(key.warps));
+  call.arguments.push_back(real(number));
+  return call;
+}
+
 Result<void> check_epsilon(const KernelKey& key) {
   if (!(key.epsilon >= 0))
     return invalid("epsilon is {}; it must be a finite number, at least 0", key.epsilon);

@@ -63,6 +63,9 @@ Result<void> check_activation(const KernelKey& key);
 // launch, in which each of several warps leaves so many words for the others.
 Result<void> check_rows(const KernelKey& key);
 Geometry block_per_row(const KernelKey& key, int shared_words);
+// The call of such an op: its pointers, then k, warps and a number.
+OpCall row_call(const char* op, std::vector<OpArgument> pointers, const KernelKey& key,
+                float number);
 // The format has tiles, and so has a matrix of this key's n and k.
 Result<void> has_tiles(const KernelKey& key);
 

@@ -21,11 +21,7 @@ std::vector<Param> params(const KernelKey& key) {
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/softmax.h", "softmax", parameters(2)};
-  call.arguments.push_back(integer(key.k));
-  call.arguments.push_back(integer(key.warps));
-  call.arguments.push_back(real(key.scale));
-  return call;
+  return row_call("softmax", parameters(2), key, key.scale);
 }
 
 Cost cost(const KernelKey& key) {

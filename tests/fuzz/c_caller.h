@@ -22,39 +22,22 @@ constexpr int kMostTokens = 16;
 constexpr std::int32_t kMostContext = 64;
 constexpr int kVocabulary = 80;  // of the models that are opened
 
-inline lathe_status close(lathe_key* key) {
-  return lathe_key_close(key);
-}
-inline lathe_status close(lathe_compilers* compilers) {
-  return lathe_compilers_close(compilers);
-}
-inline lathe_status close(lathe_ptx* ptx) {
-  return lathe_ptx_close(ptx);
-}
-inline lathe_status close(lathe_device* device) {
-  return lathe_device_close(device);
-}
-inline lathe_status close(lathe_kernel* kernel) {
-  return lathe_kernel_close(kernel);
-}
-inline lathe_status close(lathe_model* model) {
-  return lathe_model_close(model);
-}
-inline lathe_status close(lathe_session* session) {
-  return lathe_session_close(session);
-}
-inline lathe_status close(lathe_batch* batch) {
-  return lathe_batch_close(batch);
-}
-inline lathe_status close(lathe_snapshot* snapshot) {
-  return lathe_snapshot_close(snapshot);
-}
-inline lathe_status close(lathe_dense* dense) {
-  return lathe_dense_close(dense);
-}
-inline lathe_status close(lathe_dense_cache* cache) {
-  return lathe_dense_cache_close(cache);
-}
+#define LATHE_CLOSE(handle)                           \
+  inline lathe_status close(lathe_##handle* handle) { \
+    return lathe_##handle##_close(handle);            \
+  }
+LATHE_CLOSE(key)
+LATHE_CLOSE(compilers)
+LATHE_CLOSE(ptx)
+LATHE_CLOSE(device)
+LATHE_CLOSE(kernel)
+LATHE_CLOSE(model)
+LATHE_CLOSE(session)
+LATHE_CLOSE(batch)
+LATHE_CLOSE(snapshot)
+LATHE_CLOSE(dense)
+LATHE_CLOSE(dense_cache)
+#undef LATHE_CLOSE
 
 class Caller {
  public:
