@@ -25,7 +25,7 @@ namespace lathe {
 enum class ExecutorKind : std::uint8_t {
   eager,      // one launch per step
   graph,      // the same launches recorded once and replayed
-  mega,       // one persistent kernel for whole tokens; needs a plan with Fusion::full, and sm_90
+  mega,       // one persistent kernel for whole tokens; needs a plan with Fusion::full, and NVRTC
   cpu,        // the oracles, multi-threaded: any plan runs with no GPU
   automatic,  // mega where it applies, else graph; the report has which, and in its notes why
 };
