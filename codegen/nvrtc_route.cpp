@@ -97,14 +97,15 @@ Result<std::string> nvrtc_ptx(const KernelKey& key, const Target& target, const 
 }
 
 Result<std::string> nvrtc_compile(const std::string& source, const std::string& what,
-                                  const Target& target, const Nvrtc& nvrtc) {
-  LATHE_ASSIGN(std::string ptx, nvrtc_compile_custom(source, what, target, nvrtc));
+                                  const Target& target, const Nvrtc& nvrtc, bool calls_others) {
+  LATHE_ASSIGN(std::string ptx, nvrtc_compile_custom(source, what, target, nvrtc, calls_others));
   lower_ptx_version(ptx, target);
   return ptx;
 }
 
 Result<std::string> nvrtc_compile_custom(const std::string& source, const std::string& what,
-                                         const Target& target, const Nvrtc& nvrtc) {
+                                         const Target& target, const Nvrtc& nvrtc,
+                                         bool calls_others) {
   std::vector<const char*> texts, names;
   for (const SourceFile& file : device_sources()) {
     if (!file.name.ends_with(".h")) continue;
@@ -118,8 +119,11 @@ Result<std::string> nvrtc_compile_custom(const std::string& source, const std::s
   if (status == 0) {
     const std::string arch =
         fmt::format("-arch=compute_{}{}", target.compute, target.accelerated ? "a" : "");
-    const char* options[] = {arch.c_str(), "--std=c++20", "--minimal", "-fmad=false", "--no-cache"};
-    status = nvrtc.compile_program(program.handle, static_cast<int>(std::size(options)), options);
+    std::vector<const char*> options = {arch.c_str(), "--std=c++20", "--minimal", "-fmad=false",
+                                        "--no-cache"};
+    if (calls_others) options.push_back("--relocatable-device-code=true");
+    status =
+        nvrtc.compile_program(program.handle, static_cast<int>(options.size()), options.data());
   }
   std::size_t size = 0;
   if (status == 0) status = nvrtc.get_ptx_size(program.handle, &size);

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <future>
+#include <system_error>
 
 #include "codegen/back_edges.h"
+#include "codegen/joined_ptx.h"
 #include "codegen/kernels/matvec.h"
 #include "codegen/program_shape.h"
 #include "codegen/routes.h"
@@ -111,6 +114,29 @@ std::string embed_text(const KernelKey& key) {
                      tiles && shape ? fmt::format("{}, ", shape->subs) : "", real(key.scale));
 }
 
+// Attention and the rest at the same time, since NVRTC takes as long for the one as for the other.
+// The text is that of the whole source.
+Result<std::string> compile_in_parts(const Program& program, const std::string& source,
+                                     const Target& target, const Nvrtc& nvrtc) {
+  const char* what = "the persistent kernel";
+  if (program.attends.empty()) return nvrtc_compile(source, what, target, nvrtc);
+  const auto compile_attention = [&] {
+    return nvrtc_compile("#define LATHE_ATTENTION_ALONE\n" + source,
+                         "the persistent kernel's attention", target, nvrtc);
+  };
+  std::future<Result<std::string>> attending;
+  try {
+    attending = std::async(std::launch::async, compile_attention);
+  } catch (const std::system_error&) {
+    attending = std::async(std::launch::deferred, compile_attention);  // it only takes longer
+  }
+  Result<std::string> frame =
+      nvrtc_compile("#define LATHE_FRAME_ALONE\n" + source, what, target, nvrtc, true);
+  LATHE_ASSIGN(const std::string attention, attending.get());
+  if (!frame) return frame;
+  return joined_ptx(*frame, attention);
+}
+
 }  // namespace
 
 int tile_columns(const Program& program) {
@@ -185,21 +211,34 @@ Result<Program> make_program(std::span<const KernelKey> steps) {
 Result<std::string> cuda_source(const Program& program) {
   const bool tiles = program.embed.layout == Layout::tiles;
   return fmt::format(
-      "#include \"ops/{}.h\"\n#include \"ops/persistent.h\"\n\n"
+      "#ifdef LATHE_ATTENTION_ALONE\n#include \"ops/attend.h\"\n"
+      "#else\n#include \"ops/{}.h\"\n#include \"ops/persistent.h\"\n#endif\n\n"
       "using namespace lathe::dev;\n\n"
       "struct Phases {{\n"
-      "  static constexpr u32 features = {};\n"
-      "  static constexpr int subs = {};\n"
-      "  enum : int {{ together = {} }};\n"
-      "  static __device__ __forceinline__ int attend_blocks(int variant, int position) {{\n{}  "
-      "}}\n"
       // Not inlined: it would take the registers of the phases that stream weights.
       "  static __device__ __noinline__ void attend(int variant, u32 tag, u32* fault, int block,\n"
-      "      u8* scratch, const AttendOperands& o, int position) {{\n{}  }}\n"
+      "      u8* scratch, const AttendOperands& o, int position)\n"
+      "#ifdef LATHE_FRAME_ALONE\n  ;\n#else\n  {{\n{}  }}\n#endif\n"
+      "#ifndef LATHE_ATTENTION_ALONE\n"
+      "  enum : u32 {{ features = {} }};\n"
+      "  enum : int {{ subs = {}, together = {} }};\n"
+      "  static __device__ __forceinline__ int attend_blocks(int variant, int position) {{\n{}  "
+      "}}\n"
       "  static __device__ __forceinline__ void embed(const u8* table, const i32* token, int "
       "index,\n"
       "      const Exchange& e, f32* y) {{\n{}  }}\n"
+      "#endif\n"
       "}};\n\n"
+      "#ifdef LATHE_ATTENTION_ALONE\n"
+      // It is never launched, and its text is left out: it shows the compiler, as the persistent
+      // kernel does, that what attend() is handed lies in shared memory.
+      "extern \"C\" __global__ void __launch_bounds__({}, 1)\n"
+      "lathe_attends(int variant, u32 tag, u32* fault, int scratch, int o, int position) {{\n"
+      "  u8* shared = shared_memory();\n"
+      "  Phases::attend(variant, tag, fault, block_x(), shared + scratch,\n"
+      "                 *reinterpret_cast<const AttendOperands*>(shared + o), position);\n"
+      "}}\n"
+      "#else\n"
       "extern \"C\" __global__ void __launch_bounds__({}, 1)\n"
       "{}(const StepRecord* steps, const StreamEntry* entries, TokenControl* control,\n"
       "    PersistentState* state, u64* candidates, i32* history, i32* recent,\n"
@@ -207,11 +246,13 @@ Result<std::string> cuda_source(const Program& program) {
       "  run_persistent<Phases>({{steps, entries, control, state, candidates, history, recent,\n"
       "                          stops}},\n"
       "                         {{{}, {}, {}, {}, {}, {}, {}, {}}}, tokens, chooses);\n"
-      "}}\n",
-      tiles ? "embed_tiles" : "embed", features(program), common_subs(program), program.together,
-      attend_blocks_text(program), attend_text(program), embed_text(program.embed),
-      program.warps * 32, kEntry, program.steps, program.entries, program.blocks, program.warps,
-      program.stages, program.slot_bytes, tile_columns(program), attend_bytes(program));
+      "}}\n"
+      "#endif\n",
+      tiles ? "embed_tiles" : "embed", attend_text(program), features(program),
+      common_subs(program), program.together, attend_blocks_text(program),
+      embed_text(program.embed), program.warps * 32, program.warps * 32, kEntry, program.steps,
+      program.entries, program.blocks, program.warps, program.stages, program.slot_bytes,
+      tile_columns(program), attend_bytes(program));
 }
 
 Result<void> program_fits(const Program& program, const Target& target) {
@@ -232,7 +273,7 @@ Result<Ptx> emit_program(const Program& program, const Target& target, const Com
   ptx.route = Route::nvrtc;
   ptx.target = target;
   ptx.compiler = nvrtc->version;
-  LATHE_ASSIGN(std::string body, nvrtc_compile(source, "the persistent kernel", target, *nvrtc));
+  LATHE_ASSIGN(std::string body, compile_in_parts(program, source, target, *nvrtc));
   ptx.text = fmt::format("// {}\n// target {}, route nvrtc ({})\n\n{}", program.text(),
                          target.name(), ptx.compiler, for_assembler(std::move(body), target));
   ptx.milliseconds = emitting.milliseconds();

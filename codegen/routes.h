@@ -37,13 +37,16 @@ struct Compilers::State {
 
 Result<const Nvrtc*> load_nvrtc(Compilers::State& state);
 Result<std::string> nvrtc_ptx(const KernelKey& key, const Target& target, const Nvrtc& nvrtc);
-// The same for a whole source; `what` is its name in errors.
+// The same for a whole source; `what` is its name in errors. `calls_others`: it may declare
+// functions that it does not define.
 Result<std::string> nvrtc_compile(const std::string& source, const std::string& what,
-                                  const Target& target, const Nvrtc& nvrtc);
+                                  const Target& target, const Nvrtc& nvrtc,
+                                  bool calls_others = false);
 
 // A source of the caller's. The PTX version stays that of NVRTC: what it uses is not known here.
 Result<std::string> nvrtc_compile_custom(const std::string& source, const std::string& what,
-                                         const Target& target, const Nvrtc& nvrtc);
+                                         const Target& target, const Nvrtc& nvrtc,
+                                         bool calls_others = false);
 
 Result<const LlvmPlugin*> load_llvm(Compilers::State& state);
 std::string llvm_version(const LlvmPlugin& plugin);

@@ -102,14 +102,18 @@ LATHE_DEVICE int stream_pairs(Phase& phase, const MatvecShape& s, const OwnTiles
   return row;
 }
 
-// The same for a format known by its number; `features` has a bit for each that may come.
-template <int kSubs, int kTogether>
+// The same for a format known by its number; `features` has a bit for each that may come. kPossible
+// has those that a source knows of while it is written: a compiler gets no other's code, which it
+// would optimize before it drops it.
+template <int kSubs, int kTogether, u32 kPossible>
 LATHE_DEVICE int stream_format(Phase& phase, const MatvecShape& s, const OwnTiles& own, int format,
                                u32 features, int row, int end, int at) {
-#define LATHE_TILE_CASE(number, Tile)                                            \
-  if ((features >> number & 1u) && format == number)                             \
-    row = kTogether > 1 ? stream_pairs<Tile, kSubs>(phase, s, own, row, end, at) \
-                        : stream_rows<Tile, kSubs>(phase, s, own, row, end, at);
+#define LATHE_TILE_CASE(number, Tile)                                              \
+  if constexpr ((kPossible >> number & 1u) != 0) {                                 \
+    if ((features >> number & 1u) && format == number)                             \
+      row = kTogether > 1 ? stream_pairs<Tile, kSubs>(phase, s, own, row, end, at) \
+                          : stream_rows<Tile, kSubs>(phase, s, own, row, end, at); \
+  }
   LATHE_TILE_CASE(kTileQ4_0, TileQ4_0)
   LATHE_TILE_CASE(kTileQ4_1, TileQ4_1)
   LATHE_TILE_CASE(kTileQ5_0, TileQ5_0)
@@ -243,12 +247,12 @@ LATHE_DEVICE int of_matrix(const i32 (&of)[3], int m) {
 
 // One phase. The matrices' rows are those of y, one after the other; or the first two are gate and
 // up with kGatedRows. See load_vector() for norm, post and the streams. `features` is constant: a
-// bit for each format that may come, and kJoins. kSubs is that of all phases, or 0 for what s says.
+// bit for each format that may come, and kJoins; kPossible, the same or more. kSubs is that of all
+// phases, or 0 for what s says; kTogether, the number of tiles that a warp multiplies at once.
 //
 // The row tiles are taken in order, s.batch at a time; of gated rows first the gates', then the
 // ups', and no batch has some of both unless it has all.
-// So is kTogether, the number of tiles that a warp multiplies at once.
-template <int kSubs, int kTogether>
+template <int kSubs, int kTogether, u32 kPossible = ~0u>
 LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
                          u32 features) {
   const OwnTiles own = own_tiles<kTogether>(phase.stream.warp, phase.warps, s.columns, s.inverse);
@@ -274,8 +278,8 @@ LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperand
       if (stop > 0 && at < base + count && own.count > 0) {
         if (m != matrix) row = own.group;
         matrix = m;
-        row = stream_format<kSubs, kTogether>(phase, s, own, of_matrix(s.format, m), features, row,
-                                              stop, base - at);
+        row = stream_format<kSubs, kTogether, kPossible>(phase, s, own, of_matrix(s.format, m),
+                                                         features, row, stop, base - at);
       }
       before += count;
     }

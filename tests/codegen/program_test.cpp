@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "codegen/routes.h"
 #include "lathe/codegen/program.h"
 #include "lathe/plan/plan.h"
 #include "tests/codegen/ptx_lint.h"
@@ -120,6 +121,23 @@ TEST(Program, TargetsWithoutBulkCopiesAreRefused) {
     EXPECT_NE(ptx.error().message.find(std::string(name) + " has no bulk copies"),
               std::string::npos)
         << ptx.error().text();
+  }
+}
+
+// With a window there are two kinds of attention.
+TEST(Program, HasTheTextOfItsWholeSource) {
+  if (const auto there = compilers().available(Route::nvrtc); !there)
+    GTEST_SKIP() << there.error().message;
+  const Target target = *parse_target("sm_90a");
+  for (const TinyModel& model : {testing::tiny_llama(), testing::tiny_gemma3()}) {
+    const Program program = program_of(fusible(model));
+    const Result<Ptx> parts = emit_program(program, target, compilers());
+    ASSERT_TRUE(parts) << parts.error().text();
+    const Result<const Nvrtc*> nvrtc = load_nvrtc(compilers().state());
+    ASSERT_TRUE(nvrtc);
+    const Result<std::string> whole = nvrtc_compile(*cuda_source(program), "all", target, **nvrtc);
+    ASSERT_TRUE(whole) << whole.error().text();
+    EXPECT_TRUE(parts->text.ends_with(*whole)) << model.architecture;
   }
 }
 

@@ -43,7 +43,10 @@ Result<void> program_fits(const Program& program, const Target& target);
 
 // By NVRTC. entry is "lathe_persistent"; the parameters are those of PersistentOperands, then as
 // 32-bit integers the number of tokens and whether the kernel chooses them.
+// NVRTC takes the source twice at the same time, for attention and for the rest.
 Result<Ptx> emit_program(const Program& program, const Target& target, const Compilers& compilers);
+// That source: whole, and a part of it behind "#define LATHE_ATTENTION_ALONE" or
+// "#define LATHE_FRAME_ALONE".
 Result<std::string> cuda_source(const Program& program);
 
 }  // namespace lathe
