@@ -118,6 +118,7 @@ Result<void> CudaBatch::prepare(const SessionOptions& options) {
   ranges_.reserve(std::size_t(most_rows_));
   LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
   report_notes(*device_, decoding_, report_);
+  tell_opening(*device_, report_);
   return {};
 }
 

@@ -61,6 +61,8 @@ class CudaSession final : public SessionBase {
 
     const KernelCounts before = device_->counts();
     const Stopwatch building;
+    std::optional<ProgramBuild> persistent;
+    if (kind_ == ExecutorKind::mega) persistent.emplace(*device_, plan_);
     const HaveKernels prepare = [&](std::span<const KernelKey> some) {
       return device_->prepare(some, options.progress, options.cancelled);
     };
@@ -84,7 +86,8 @@ class CudaSession final : public SessionBase {
     LATHE_TRY(end_of_token_.load(*device_, memory_->addresses().control, chosen_.address(),
                                  plan_.options.context));
     steps.push_back({&end_of_token_.kernel(), end_of_token_.parameters()});
-    LATHE_TRY(make_executor(std::move(steps), options));
+    LATHE_TRY(make_executor(std::move(steps), persistent ? &*persistent : nullptr, options));
+    if (persistent) report_persistent(*persistent, report_);
     report_choices(prefill, report_);
     report_unused(plan_.options, made, report_);
     if (prefill) {
@@ -101,6 +104,7 @@ class CudaSession final : public SessionBase {
     LATHE_ASSIGN(control_, ControlWriter::make(context(), memory_->addresses().control, stream_));
     LATHE_DRIVER_CALL(driver(), cuStreamSynchronize, stream_);
     report_notes(*device_, plan_, report_);
+    tell_opening(*device_, report_);
     return {};
   }
 
@@ -329,11 +333,13 @@ class CudaSession final : public SessionBase {
     return executor_->check();
   }
 
-  Result<void> make_executor(std::vector<PreparedStep> steps, const SessionOptions& options) {
+  Result<void> make_executor(std::vector<PreparedStep> steps, ProgramBuild* persistent,
+                             const SessionOptions& options) {
     report_.launches = int(steps.size());
     LATHE_ASSIGN(SessionExecutor made,
-                 session_executor(*device_, plan_, *bound_, memory_->addresses(), chosen_.address(),
-                                  std::move(steps), choice_, options.time_steps, stream_));
+                 session_executor(*device_, plan_, *bound_, persistent, memory_->addresses(),
+                                  chosen_.address(), std::move(steps), choice_, options.time_steps,
+                                  stream_));
     executor_ = std::move(made.executor);
     kind_ = made.kind;
     report_.executor = executor_name(kind_);

@@ -44,6 +44,7 @@ class DeviceImpl final : public Device {
   const Toolchain& toolchain() const { return *toolchain_; }
   const DiskCache* cache() const { return cache_ ? &*cache_ : nullptr; }
   const ModuleMap& kernels() const { return *map_; }
+  const Log& log() const { return trace_->log(); }
 
  private:
   explicit DeviceImpl(Context context) : context_(std::move(context)) {}

@@ -8,6 +8,7 @@
 #include "lathe/runtime/session.h"
 #include "runtime/binding.h"
 #include "runtime/device_impl.h"
+#include "runtime/program_build.h"
 #include "runtime/session_choices.h"
 
 namespace lathe {
@@ -47,11 +48,11 @@ std::unique_ptr<Executor> eager_executor(const Context& context, std::vector<Pre
 Result<std::unique_ptr<Executor>> timed_executor(const Context& context,
                                                  std::vector<PreparedStep> steps);
 // One persistent kernel for the steps up to the last matrix-vector product; `tail` are the launches
-// after it, which draw a token and end it.
+// after it, which draw a token and end it. Waits for the kernel's build.
 Result<std::unique_ptr<Executor>> mega_executor(DeviceImpl& device, const Plan& plan,
-                                                BoundPlan& bound, const Addresses& addresses,
-                                                CUdeviceptr history, std::vector<PreparedStep> tail,
-                                                CUstream stream);
+                                                BoundPlan& bound, ProgramBuild& build,
+                                                const Addresses& addresses, CUdeviceptr history,
+                                                std::vector<PreparedStep> tail, CUstream stream);
 // Each step of a plan with its kernel, which has been prepared, and its arguments.
 Result<std::vector<PreparedStep>> prepared_steps(DeviceImpl& device, const Plan& plan,
                                                  BoundPlan& bound);
@@ -65,10 +66,10 @@ struct SessionExecutor {
   int submissions = 0;                      // calls of the driver for a token, the likeliest
   std::string note;                         // why it is another than it might have been, if it is
 };
-// `steps` are the plan's and the one that ends a token.
+// `steps` are the plan's and the one that ends a token; `persistent` is there where mega is chosen.
 Result<SessionExecutor> session_executor(DeviceImpl& device, const Plan& plan, BoundPlan& bound,
-                                         const Addresses& addresses, CUdeviceptr history,
-                                         std::vector<PreparedStep> steps,
+                                         ProgramBuild* persistent, const Addresses& addresses,
+                                         CUdeviceptr history, std::vector<PreparedStep> steps,
                                          const ExecutorChoice& choice, bool time_steps,
                                          CUstream stream);
 // The same launches recorded once, replayed as one. dependencies[i] are the steps that step i waits

@@ -173,20 +173,20 @@ class MegaExecutor final : public Executor {
  public:
   explicit MegaExecutor(DeviceImpl& device) : device_(device) {}
 
-  Result<void> prepare(const Plan& plan, BoundPlan& bound, const Addresses& addresses,
-                       CUdeviceptr history, std::vector<PreparedStep> tail, CUstream stream) {
+  Result<void> prepare(const Plan& plan, BoundPlan& bound, ProgramBuild& build,
+                       const Addresses& addresses, CUdeviceptr history,
+                       std::vector<PreparedStep> tail, CUstream stream) {
     tail_ = std::move(tail);
-    std::vector<KernelKey> all;
-    for (const Step& step : plan.steps) all.push_back(step.key);
-    const std::span<const KernelKey> keys = persistent_steps(all);
-    LATHE_ASSIGN(const Program program, make_program(keys));
+    LATHE_ASSIGN(const Program program, build.program());
     has_logits_ = plan.logits.bytes > 0;
-    LATHE_TRY(load(program));
+    LATHE_ASSIGN(ServiceKernel kernel, build.take());
+    kernel_.emplace(std::move(kernel));
     LATHE_TRY(check_all_at_once(program));
 
     Records records(program);
-    for (std::size_t i = 0; i < keys.size(); ++i)
-      records.add(keys[i], bound.arguments(i), has_logits_ && i + 1 == keys.size());
+    const auto count = std::size_t(program.steps);
+    for (std::size_t i = 0; i < count; ++i)
+      records.add(plan.steps[i].key, bound.arguments(i), has_logits_ && i + 1 == count);
     const std::vector<dev::StepRecord> steps = records.steps();
     const std::vector<dev::StreamEntry> entries = records.entries();
     const Context& context = device_.context();
@@ -251,12 +251,6 @@ class MegaExecutor final : public Executor {
   void set_greedy(bool greedy) override { greedy_ = greedy; }
 
  private:
-  Result<void> load(const Program& program) {
-    LATHE_ASSIGN(ServiceKernel kernel, load_program(device_, program));
-    kernel_.emplace(std::move(kernel));
-    return {};
-  }
-
   // Blocks wait for each other, so all must run at the same time.
   Result<void> check_all_at_once(const Program& program) {
     int per_multiprocessor = 0;
@@ -310,11 +304,11 @@ class MegaExecutor final : public Executor {
 }  // namespace
 
 Result<std::unique_ptr<Executor>> mega_executor(DeviceImpl& device, const Plan& plan,
-                                                BoundPlan& bound, const Addresses& addresses,
-                                                CUdeviceptr history, std::vector<PreparedStep> tail,
-                                                CUstream stream) {
+                                                BoundPlan& bound, ProgramBuild& build,
+                                                const Addresses& addresses, CUdeviceptr history,
+                                                std::vector<PreparedStep> tail, CUstream stream) {
   auto executor = std::make_unique<MegaExecutor>(device);
-  LATHE_TRY(executor->prepare(plan, bound, addresses, history, std::move(tail), stream));
+  LATHE_TRY(executor->prepare(plan, bound, build, addresses, history, std::move(tail), stream));
   return std::unique_ptr<Executor>(std::move(executor));
 }
 

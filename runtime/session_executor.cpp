@@ -17,8 +17,8 @@ std::vector<PreparedStep> tail_of(const Plan& plan, std::vector<PreparedStep> st
 }  // namespace
 
 Result<SessionExecutor> session_executor(DeviceImpl& device, const Plan& plan, BoundPlan& bound,
-                                         const Addresses& addresses, CUdeviceptr history,
-                                         std::vector<PreparedStep> steps,
+                                         ProgramBuild* persistent, const Addresses& addresses,
+                                         CUdeviceptr history, std::vector<PreparedStep> steps,
                                          const ExecutorChoice& choice, bool time_steps,
                                          CUstream stream) {
   SessionExecutor out;
@@ -26,7 +26,8 @@ Result<SessionExecutor> session_executor(DeviceImpl& device, const Plan& plan, B
   if (out.kind == ExecutorKind::mega) {
     std::vector<PreparedStep> tail = tail_of(plan, steps);
     out.submissions = plan.logits.bytes > 0 ? 1 : 1 + int(tail.size());
-    auto mega = mega_executor(device, plan, bound, addresses, history, std::move(tail), stream);
+    auto mega = mega_executor(device, plan, bound, *persistent, addresses, history, std::move(tail),
+                              stream);
     if (mega || !choice.may_fall_back() || !another_executor_may_do(mega.error())) {
       LATHE_ASSIGN(out.executor, std::move(mega));
       return out;

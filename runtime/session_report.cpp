@@ -76,9 +76,16 @@ void report_traffic(const Plan& plan, SessionReport& report) {
 void report_build(const DeviceImpl& device, const KernelCounts& before, double seconds,
                   SessionReport& report) {
   const KernelCounts after = device.counts();
-  report.build_seconds = seconds;
+  report.build_seconds = report.build_wait_seconds = seconds;
   report.kernels_built = after.built - before.built;
   report.kernels_from_cache = after.from_disk - before.from_disk;
+}
+
+void report_persistent(const ProgramBuild& build, SessionReport& report) {
+  report.build_seconds = std::max(report.build_seconds, build.build_seconds());
+  // Whoever waits is told a little later.
+  report.build_wait_seconds =
+      std::min(report.build_wait_seconds + build.wait_seconds(), report.build_seconds);
 }
 
 Result<void> report_kernels(DeviceImpl& device, std::span<const KernelKey> keys,
@@ -107,6 +114,16 @@ void report_notes(const DeviceImpl& device, const Plan& plan, SessionReport& rep
   std::vector<std::string> notes = device.notes();
   notes.insert(notes.end(), plan.notes.begin(), plan.notes.end());
   report.notes.insert(report.notes.begin(), notes.begin(), notes.end());
+}
+
+void tell_opening(const DeviceImpl& device, const SessionReport& report) {
+  const Log& log = device.log();
+  if (!log) return;
+  log.write(LogLevel::info, LogLine("session", "opened")
+                                .field("executor", report.executor)
+                                .field("build_ms", 1e3 * report.build_seconds)
+                                .field("build_wait_ms", 1e3 * report.build_wait_seconds)
+                                .field("upload_ms", 1e3 * report.upload_seconds));
 }
 
 }  // namespace lathe

@@ -6,6 +6,7 @@
 
 #include "lathe/runtime/session.h"
 #include "runtime/device_impl.h"
+#include "runtime/program_build.h"
 
 namespace lathe {
 
@@ -15,9 +16,11 @@ void report_sizes(const Plan& plan, SessionReport& report);
 void report_pass(const Plan& plan, SessionReport& report);
 // What a token of a session on a GPU brings to the device and back.
 void report_traffic(const Plan& plan, SessionReport& report);
-// What has been built since `before`, in so many seconds.
+// What has been built since `before`, in so many seconds in which nothing else was done.
 void report_build(const DeviceImpl& device, const KernelCounts& before, double seconds,
                   SessionReport& report);
+// The build of the persistent kernel, which began with that of the others and was waited for since.
+void report_persistent(const ProgramBuild& build, SessionReport& report);
 // The device, and how these kernels of its were made.
 Result<void> report_kernels(DeviceImpl& device, std::span<const KernelKey> keys,
                             SessionReport& report);
@@ -30,5 +33,7 @@ void report_unused(const PlanOptions& options, std::span<const KernelKey> keys,
 // At the end of opening: the device's cache and notes, and the plan's notes, before those there
 // are.
 void report_notes(const DeviceImpl& device, const Plan& plan, SessionReport& report);
+// A line of the log: what the opening took, and what it waited for.
+void tell_opening(const DeviceImpl& device, const SessionReport& report);
 
 }  // namespace lathe

@@ -32,6 +32,7 @@ Json report_json(const Summary& summary) {
           {"kernels_built", report.kernels_built},
           {"kernels_from_cache", report.kernels_from_cache},
           {"build_seconds", report.build_seconds},
+          {"build_wait_seconds", report.build_wait_seconds},
           {"upload_seconds", report.upload_seconds},
           {"weight_bytes", report.weight_bytes},
           {"kv_bytes", report.kv_bytes},
@@ -67,8 +68,13 @@ std::string line(const Summary& summary) {
     if (summary.logits_hash) text += ", logits " + hash_text(*summary.logits_hash);
   }
   if (!summary.report.assembler.empty())
-    text += fmt::format(", {} kernels built and {} from cache", summary.report.kernels_built,
-                        summary.report.kernels_from_cache);
+    text += fmt::format(
+        ", {} kernels built and {} from cache in {:.3f} s, waited for {:.3f} s, weights uploaded "
+        "in "
+        "{:.2f} s",
+        summary.report.kernels_built, summary.report.kernels_from_cache,
+        summary.report.build_seconds, summary.report.build_wait_seconds,
+        summary.report.upload_seconds);
   return text + fmt::format(", {} on {}", summary.report.executor, summary.report.device);
 }
 

@@ -86,7 +86,10 @@ struct SessionReport {
   int kernels_built = 0;
   int kernels_from_cache = 0;
   CacheCounts cache;  // of the device, up to the end of open()
+  // From the beginning until all kernels are built and loaded; of that, how long the opening did
+  // nothing else. The rest passes while the weights are uploaded.
   double build_seconds = 0;
+  double build_wait_seconds = 0;
   double upload_seconds = 0;
   std::int64_t weight_bytes = 0;
   std::int64_t borrowed_bytes = 0;  // of those, read where the caller's device_weights has them
