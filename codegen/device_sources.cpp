@@ -45,6 +45,7 @@
   FILE(ops_gemv_f64, "ops/gemv_f64.h")                 \
   FILE(ops_glu, "ops/glu.h")                           \
   FILE(ops_k_formats, "ops/k_formats.h")               \
+  FILE(ops_kv_atoms, "ops/kv_atoms.h")                 \
   FILE(ops_kv_cache, "ops/kv_cache.h")                 \
   FILE(ops_kv_pages, "ops/kv_pages.h")                 \
   FILE(ops_kv_rows, "ops/kv_rows.h")                   \

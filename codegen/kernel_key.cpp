@@ -31,6 +31,8 @@ constexpr std::array kFields = {
     KeyField{"heads", "h", "query heads", &KernelKey::heads},
     KeyField{"kv_heads", "kvh", "heads of the KV cache", &KernelKey::kv_heads},
     KeyField{"head_dim", "d", "values per head", &KernelKey::head_dim},
+    KeyField{"atoms", "at", "atoms that keys and values are sums of, 0 = none", &KernelKey::atoms},
+    KeyField{"terms", "t", "atoms that a key or a value is the sum of", &KernelKey::terms},
     KeyField{"rotary", "rot", "leading values of a head that rotate", &KernelKey::rotary},
     KeyField{"window", "win", "positions attention sees, 0 = all", &KernelKey::window},
     KeyField{"warps", "w", "warps per block", &KernelKey::warps},

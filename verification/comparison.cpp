@@ -4,6 +4,7 @@
 #include <cstring>
 #include <thread>
 
+#include "verification/atom_choices.h"
 #include "verification/comparison.h"
 
 namespace lathe::verification {
@@ -49,6 +50,10 @@ void Comparison::add(std::span<const Bytes> expected, std::span<const Bytes> act
   const KernelRow& kernel = row(case_.key.type);
   const std::vector<Param> params = kernel.params(case_.key);
   const auto stride = static_cast<std::size_t>(case_.key.head_dim + 2);
+  if (case_.key.type == KernelType::kv_append && case_.key.atoms > 0) {
+    if (first_problem_.empty()) first_problem_ = atoms_problem(case_, expected, actual);
+    return;
+  }
   for (std::size_t p = 0; p < params.size(); ++p) {
     if (params[p].access == Access::read || params[p].scratch) continue;
     if (params[p].element == Element::f16) {

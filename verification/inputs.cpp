@@ -10,6 +10,7 @@
 #include "lathe/codegen/gemm_operand.h"
 #include "lathe/codegen/tile.h"
 #include "ptx_templates/ops/launch_shapes.h"
+#include "verification/atom_inputs.h"
 #include "verification/kernel_case.h"
 #include "verification/random.h"
 #include "verification/settled_keys.h"
@@ -128,6 +129,7 @@ void fill_cache(Bytes& bytes, Random& random, const KernelCase& c) {
                    : c.key.type == KernelType::attend_tokens ? c.position + c.count - 1
                                                              : c.position;
   std::vector<float> numbers(static_cast<std::size_t>(width));
+  if (c.key.atoms > 0) return fill_words(bytes, random, c, first_seen(c.position));
   const auto fill_positions = [&](int first, int past, int first_row) {
     for (int p = first; p < past; ++p) {
       for (float& number : numbers) number = random.normal();
@@ -290,6 +292,7 @@ void fill_input(Bytes& bytes, Random& random, const KernelCase& c, const Param& 
   if (param.element == Element::blocks || param.element == Element::tiles)
     return fill_blocks(bytes, random, param.matrix.format, c.values);
   if (param.element == Element::kv) return fill_cache(bytes, random, c);
+  if (name == "k_atoms" || name == "v_atoms") return fill_atoms(bytes, random, c);
   if (name == "position") return store(bytes, 0, c.position);
   if (name == "token") {
     for (int i = 0; i < c.key.tokens; ++i)

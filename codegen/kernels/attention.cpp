@@ -1,6 +1,7 @@
 // Owns the attention and attention_merge rows: one query position against the KV cache, in splits.
-// Device code: ptx_templates/ops/attention.h.
+// Device code: ptx_templates/ops/attention.h, over atoms ops/kv_atoms.h.
 #include "codegen/kernels/cached_rows.h"
+#include "codegen/kernels/kv_atoms.h"
 #include "codegen/kernels/rows.h"
 #include "ptx_templates/ops/launch_shapes.h"
 
@@ -26,7 +27,7 @@ Result<void> check(const KernelKey& key) {
   if (key.heads % key.kv_heads)
     return invalid("heads is {}; it must be a multiple of kv_heads ({})", key.heads, key.kv_heads);
   if (key.head_dim % 2) return invalid("head_dim is {}; it must be even", key.head_dim);
-  return {};
+  return check_atoms(key);
 }
 
 Geometry geometry(const KernelKey& key) {
@@ -48,22 +49,27 @@ std::vector<Param> params(const KernelKey& key) {
                             cache("k_cache", key, Access::read),
                             cache("v_cache", key, Access::read), position_in()};
   if (key.paged) out.push_back(pages_in());
+  if (key.atoms > 0)
+    for (const Param& table : atom_tables(key)) out.push_back(table);
   out.push_back(vector_out("partial", partial_values(key)));
   return out;
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/attention.h", cache_op("attention", key),
-              parameters_of({true, true, true, true, key.paged, true})};
-  for (int value : {key.heads, key.kv_heads, key.head_dim, key.window, key.splits, key.warps})
+  const bool atoms = key.atoms > 0;
+  OpCall call{atoms ? "ops/kv_atoms.h" : "ops/attention.h", cache_op("attention", key),
+              atoms ? parameters(7) : parameters_of({true, true, true, true, key.paged, true})};
+  for (int value : {key.heads, key.kv_heads, key.head_dim, key.window})
     call.arguments.push_back(integer(value));
+  if (atoms) call.arguments.push_back(integer(key.terms));
+  for (int value : {key.splits, key.warps}) call.arguments.push_back(integer(value));
   call.arguments.push_back(real(key.scale));
   return call;
 }
 
 Cost cost(const KernelKey& key) {
-  const std::int64_t cached = 2ll * key.kv_heads * key.head_dim * row(key.format).bytes;
-  return {cached, partial_values(key) * 4, 4ll * key.heads * key.head_dim};
+  const std::int64_t sums = 4ll * key.kv_heads * key.terms * key.head_dim;  // of atoms
+  return {2 * position_bytes(key), partial_values(key) * 4, 4ll * key.heads * key.head_dim + sums};
 }
 
 void oracle(const KernelKey& key, std::span<void* const> arguments, int part, int parts) {
@@ -72,28 +78,33 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   const auto* v_cache = static_cast<const std::byte*>(arguments[2]);
   const int position = *static_cast<const std::int32_t*>(arguments[3]);
   const auto* pages = key.paged ? static_cast<const std::int32_t*>(arguments[4]) : nullptr;
-  auto* partial = static_cast<float*>(arguments[key.paged ? 5 : 4]);
-  const FormatRow& format = row(key.format);
+  const bool atoms = key.atoms > 0;
+  auto* partial = static_cast<float*>(arguments[atoms ? 6 : key.paged ? 5 : 4]);
   const int d = key.head_dim;
-  const std::int64_t head_bytes = static_cast<std::int64_t>(d) * format.bytes;
-  float values[256];
-  double sums[256];
+  const std::int64_t head_bytes = position_bytes(key) / key.kv_heads;
+  double values[256], sums[256];
   const auto [first, last] = share(static_cast<std::int64_t>(key.heads) * key.splits, part, parts);
   std::vector<double> scores;
   for (std::int64_t item = first; item < last; ++item) {
     const int head = static_cast<int>(item / key.splits);
     const auto [begin, end] = split_range(key, position, static_cast<int>(item % key.splits));
     const int kv_head = head / (key.heads / key.kv_heads);
-    const auto at = [&](int p) {
-      return (place_of(pages, p) * key.kv_heads + kv_head) * head_bytes;
+    // The key or value of a position; the table of a cache of atoms.
+    const auto load = [&](const std::byte* cache, std::size_t table, int p) {
+      const std::byte* at = cache + (place_of(pages, p) * key.kv_heads + kv_head) * head_bytes;
+      if (atoms)
+        return decode_vector(key, reinterpret_cast<const std::uint32_t*>(at),
+                             static_cast<const float*>(arguments[table]), values);
+      float numbers[256];
+      row(key.format).unpack(at, d, numbers);
+      std::copy_n(numbers, d, values);
     };
     double maximum = -3.0e38f, total = 0;
     scores.assign(static_cast<std::size_t>(end - begin), 0);
     for (int p = begin; p < end; ++p) {
-      format.unpack(k_cache + at(p), d, values);
+      load(k_cache, 4, p);
       double dot = 0;
-      for (int e = 0; e < d; ++e)
-        dot += static_cast<double>(q[head * d + e]) * static_cast<double>(values[e]);
+      for (int e = 0; e < d; ++e) dot += static_cast<double>(q[head * d + e]) * values[e];
       scores[static_cast<std::size_t>(p - begin)] = dot * key.scale;
       maximum = std::max(maximum, dot * key.scale);
     }
@@ -101,8 +112,8 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
     for (int p = begin; p < end; ++p) {
       const double weight = std::exp(scores[static_cast<std::size_t>(p - begin)] - maximum);
       total += weight;
-      format.unpack(v_cache + at(p), d, values);
-      for (int e = 0; e < d; ++e) sums[e] += weight * static_cast<double>(values[e]);
+      load(v_cache, 5, p);
+      for (int e = 0; e < d; ++e) sums[e] += weight * values[e];
     }
     float* out = partial + item * (d + 2);
     for (int e = 0; e < d; ++e) out[e] = static_cast<float>(sums[e]);
@@ -159,7 +170,7 @@ void oracle_merge(const KernelKey& key, std::span<void* const> arguments, int pa
 }
 
 const char* text_template(const KernelKey& key) {
-  return key.paged ? nullptr : "attention";
+  return key.paged || key.atoms > 0 ? nullptr : "attention";
 }
 const char* text_template_merge(const KernelKey&) {
   return "attention_merge";
@@ -171,7 +182,7 @@ const KernelRow kAttentionRow = {
     KernelType::attention,
     "attention",
     "one query position over the KV cache, one result per split",
-    "heads kv_heads head_dim window warps splits scale paged",
+    "heads kv_heads head_dim atoms terms window warps splits scale paged",
     "f32 f16",
     check,
     geometry,

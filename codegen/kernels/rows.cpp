@@ -47,7 +47,12 @@ Result<void> has_tokens(const KernelKey& key) {
   return in_range("tokens", key.tokens, 1, kMostChunkTokens);
 }
 static_assert(kPagePositions == int{dev::kPagePositions}, "what keys and ops call a page");
+std::int64_t position_bytes(const KernelKey& key) {
+  if (key.atoms > 0) return std::int64_t{key.kv_heads} * key.terms * 4;
+  return kv_position_bytes(key.format, std::int64_t{key.kv_heads} * key.head_dim);
+}
 std::string cache_op(const char* name, const KernelKey& key) {
+  if (key.atoms > 0) return fmt::format("{}_atoms", name);
   return fmt::format("{}_{}{}", name, row(key.format).name, key.paged ? "_paged" : "");
 }
 double operand(const std::uint16_t* row, int i) {

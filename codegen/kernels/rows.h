@@ -127,11 +127,10 @@ inline Param blocks_in(const char* name, const KernelKey& key) {
 }
 // A matrix in tiles. The key has passed has_tiles().
 Param tiles_param(const char* name, const Matrix& matrix, Access access);
+// Of a KV cache, for a position: its keys, and the same again for its values.
+std::int64_t position_bytes(const KernelKey& key);
 inline Param cache(const char* name, const KernelKey& key, Access access) {
-  return {name,        access,
-          Element::kv, kv_position_bytes(key.format, std::int64_t{key.kv_heads} * key.head_dim),
-          16,          true,
-          false};
+  return {name, access, Element::kv, position_bytes(key), 16, true, false};
 }
 
 inline OpArgument parameter(int index) {

@@ -18,6 +18,7 @@
 #include "ptx_templates/ops/gemv_dot.h"
 #include "ptx_templates/ops/gemv_f64.h"
 #include "ptx_templates/ops/glu.h"
+#include "ptx_templates/ops/kv_atoms.h"
 #include "ptx_templates/ops/kv_cache.h"
 #include "ptx_templates/ops/layer_norm.h"
 #include "ptx_templates/ops/matmul.h"

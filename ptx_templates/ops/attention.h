@@ -56,11 +56,38 @@ LATHE_DEVICE void score_tile(const u8* k_cache, const f32* query, f32* score, i6
   }
 }
 
+// K and V as attention() takes them: numbers here, sums of atoms in ops/kv_atoms.h.
+template <class Kv>
+struct KvNumbers {
+  const u8 *k_cache, *v_cache;
+};
+
+// The scores of a tile: of each head and the position that the lane owns, whose row this is.
+template <class Kv>
+LATHE_DEVICE void tile_scores(const KvNumbers<Kv>& kv, const f32* query, f32* score, int own_row,
+                              int, int kv_heads, int kv_head, int head_dim, int heads) {
+  score_tile<Kv>(kv.k_cache, query, score,
+                 (static_cast<i64>(own_row) * kv_heads + kv_head) * head_dim, head_dim, heads);
+}
+
+// Elements 2 * lane + 64 d of a value and the next of each, d below kAttentionMaxPairs.
+template <class Kv>
+LATHE_DEVICE void value_pairs(const KvNumbers<Kv>& kv, f32* value, int place, int kv_heads,
+                              int kv_head, int head_dim) {
+  const i64 row = (static_cast<i64>(place) * kv_heads + kv_head) * head_dim;
+  LATHE_UNROLL(4)
+  for (int d = 0; d < kAttentionMaxPairs; ++d) {
+    const int e = 2 * lane_index() + 64 * d;
+    value[2 * d] = value[2 * d + 1] = 0;
+    if (64 * d < head_dim && e < head_dim) Kv::load2(kv.v_cache, row + e, value + 2 * d);
+  }
+}
+
 // `pages`: null where the positions are one after the other, which kPaged says.
-template <class Kv, bool kPaged>
-LATHE_DEVICE void attention(const f32* q, const u8* k_cache, const u8* v_cache, const i32* position,
-                            const i32* pages, f32* partial, int heads, int kv_heads, int head_dim,
-                            int window, int splits, int warps, f32 scale) {
+template <bool kPaged, class Kv>
+LATHE_DEVICE void attention(const f32* q, const Kv& kv, const i32* position, const i32* pages,
+                            f32* partial, int heads, int kv_heads, int head_dim, int window,
+                            int splits, int warps, f32 scale) {
   const int group = heads / kv_heads;
   const int per_block = attention_heads(group, head_dim);
   const int blocks_per_kv = ceil_div(group, per_block);
@@ -104,9 +131,7 @@ LATHE_DEVICE void attention(const f32* q, const u8* k_cache, const u8* v_cache, 
       entries = page_entries(pages, tile + threads, begin, end - 1);
     }
     f32 score[kAttentionMaxHeads];
-    score_tile<Kv>(k_cache, query, score,
-                   (static_cast<i64>(own_row) * kv_heads + kv_head) * head_dim, head_dim,
-                   per_block);
+    tile_scores(kv, query, score, own_row, end - tile, kv_heads, kv_head, head_dim, per_block);
     LATHE_UNROLL(8)
     for (int h = 0; h < kAttentionMaxHeads; ++h) {
       if (h >= per_block) break;
@@ -126,14 +151,8 @@ LATHE_DEVICE void attention(const f32* q, const u8* k_cache, const u8* v_cache, 
     for (int j = 0; j < count; ++j) {
       int place = tile + j;
       if constexpr (kPaged) place = static_cast<int>(shuffle(static_cast<u32>(own_row), j));
-      const i64 row = (static_cast<i64>(place) * kv_heads + kv_head) * head_dim;
       f32 value[kAttentionMaxPairs * 2];
-      LATHE_UNROLL(4)
-      for (int d = 0; d < kAttentionMaxPairs; ++d) {
-        const int e = 2 * lane_index() + 64 * d;
-        value[2 * d] = value[2 * d + 1] = 0;
-        if (64 * d < head_dim && e < head_dim) Kv::load2(v_cache, row + e, value + 2 * d);
-      }
+      value_pairs(kv, value, place, kv_heads, kv_head, head_dim);
       LATHE_UNROLL(8)
       for (int h = 0; h < kAttentionMaxHeads; ++h) {
         if (h >= per_block) break;
@@ -196,8 +215,8 @@ LATHE_DEVICE void attention(const f32* q, const u8* k_cache, const u8* v_cache, 
   LATHE_OP name(const f32* q, const u8* k_cache, const u8* v_cache, const i32* position,           \
                 const i32* pages, f32* partial, int heads, int kv_heads, int head_dim, int window, \
                 int splits, int warps, f32 scale) {                                                \
-    attention<Kv, kPaged>(q, k_cache, v_cache, position, pages, partial, heads, kv_heads,          \
-                          head_dim, window, splits, warps, scale);                                 \
+    attention<kPaged>(q, KvNumbers<Kv>{k_cache, v_cache}, position, pages, partial, heads,         \
+                      kv_heads, head_dim, window, splits, warps, scale);                           \
   }
 LATHE_ATTENTION_OP(attention_f32, KvF32, false)
 LATHE_ATTENTION_OP(attention_f16, KvF16, false)

@@ -87,6 +87,15 @@ LATHE_SHAPE int attention_shared_floats(int group, int head_dim, int warps) {
   return attention_heads(group, head_dim) * (head_dim + warps * (head_dim + 2));
 }
 
+// Lanes that share an atom while one is looked for (ops/kv_atoms.h).
+enum : int { kAtomLanes = 8 };
+
+// Bytes of shared memory of a block that chooses a vector's atoms: what is left of the vector, then
+// a pair for each of several warps.
+LATHE_SHAPE int atoms_shared_bytes(int head_dim, int warps) {
+  return round_up(head_dim, 4) * 4 + (warps > 1 ? warps * 8 : 0);
+}
+
 // Least power of two that is at least n.
 LATHE_SHAPE int power_of_two(int n) {
   int p = 1;

@@ -41,6 +41,10 @@ void attend_cases(const Family& family, Cases& out);
 void top_k_cases(const Family& family, Cases& out);
 void sample_cases(const Family& family, Cases& out);
 
+// Of atom_cases.cpp: those whose keys and values are sums of atoms.
+void atoms_append_cases(const Family& family, Cases& out);
+void atoms_attention_cases(const Family& family, Cases& out);
+
 // Of prefill_cases.cpp.
 void norm_tokens_cases(const Family& family, Cases& out);
 void matmul_cases(const Family& family, Cases& out);

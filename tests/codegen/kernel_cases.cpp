@@ -144,6 +144,7 @@ void kv_append_cases(const Family& family, Cases& out) {
       ++i;
     }
   }
+  if (family.format == Format::f32) atoms_append_cases(family, out);
 }
 
 void attention_cases(const Family& family, Cases& out) {
@@ -173,6 +174,7 @@ void attention_cases(const Family& family, Cases& out) {
   for (int length : {127, 128, 1000, 5000}) add(64, 3, length, 0);
   add(128, 4, 1000, 512);
   add(256, 8, 1000, 0);
+  if (family.format == Format::f32) atoms_attention_cases(family, out);
 }
 
 void attention_merge_cases(const Family& family, Cases& out) {
@@ -246,7 +248,7 @@ std::vector<KernelCase> kernel_cases(const Family& family) {
   // All again with a KV cache in pages.
   if (!row(family.type).uses("paged")) return out;
   for (std::size_t i = 0, in_a_row = out.size(); i < in_a_row; ++i)
-    out.push_back(in_pages(out[i], i));
+    if (out[i].key.atoms == 0) out.push_back(in_pages(out[i], i));
   return out;
 }
 
@@ -271,10 +273,11 @@ std::vector<KernelKey> representative_keys(const Family& family) {
        {"k4096.n4096.res", "k14336.n4096.w8.r4.bias", "k4096.n4096.b_f16.scaled",
         "k4096.n4096.w8.r2.b_q8_1", "k4096.n4096.w8.r2.b_q8_k"}},
       {KernelType::rope, {"h32.d128.rot128.halves", "h9.d80.rot32"}},
-      {KernelType::kv_append, {"kvh8.d128", "kvh8.d128.paged"}},
+      {KernelType::kv_append, {"kvh8.d128", "kvh8.d128.paged", "kvh8.d128.at1024.t8.w16"}},
       {KernelType::attention,
        {"h32.kvh8.d128.s16.scale88388346e-9", "h8.kvh1.d256.win512.s16",
-        "h32.kvh8.d128.s16.scale88388346e-9.paged"}},
+        "h32.kvh8.d128.s16.scale88388346e-9.paged",
+        "h32.kvh8.d128.at1024.t8.s16.scale88388346e-9"}},
       {KernelType::attention_merge, {"h32.d128.s16"}},
       {KernelType::glu, {"n14336", "n14336.gelu_tanh"}},
       {KernelType::argmax, {"n128256.s64.w8", "n128256.s64.w8.masked"}},
@@ -334,7 +337,8 @@ std::vector<KernelKey> representative_keys(const Family& family) {
     KernelKey key = *parse_key(text);
     while (key.stages > 1 && !check_key(key)) --key.stages;  // larger tiles, fewer under way
     const bool rounded = key.format_b == Format::q8_1 || key.format_b == Format::q8_k;
-    const bool of_all = key.layout == Layout::raw && !rounded && key.format != Format::f64;
+    const bool of_all =
+        key.layout == Layout::raw && !rounded && key.format != Format::f64 && key.atoms == 0;
     if (of_all || check_key(key)) out.push_back(key);
   }
   return out;

@@ -75,6 +75,11 @@ constexpr std::int64_t row_in_pages(const std::int32_t* pages, int position) {
          position % kPagePositions;
 }
 
+// Of a KV cache by a dictionary: atoms of a table, whose numbers are 16 bits of a word, and words
+// of a key or a value.
+inline constexpr int kMostAtoms = 65536;
+inline constexpr int kMostTerms = 64;
+
 struct KernelKey {
   KernelType type = KernelType::gemv;
   Format format = Format::f32;  // weights; of the KV cache; quantize: of the result
@@ -95,6 +100,10 @@ struct KernelKey {
   Format format_b = Format::f32;
   Format format_c = Format::f32;
   int tokens = 1;  // of a chunk, at most; gemm: rows of x
+  // kv_append, attention: keys and values are sums of `terms` atoms, numbers of `format`, each out
+  // of a table of `atoms`; 0 = they are numbers themselves.
+  int atoms = 0;
+  int terms = 0;
 
   // Tuning: any valid value gives the same result within the kernel's bound.
   int warps = 4;  // warps per block
