@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "plan/kv_atoms.h"
 #include "plan/recipe.h"
 #include "plan/selection.h"
 #include "plan/step_list.h"
@@ -25,6 +26,7 @@ class DecoderRecipe {
 
   Result<void> run() {
     plan_.tables = rope_tables(spec_);
+    LATHE_TRY(add_atom_tables(plan_));
     const ModelPart& part = options_.part;
     LATHE_TRY(start());
     for (layer_ = 0; layer_ < spec_.layers; ++layer_) {
@@ -165,12 +167,30 @@ class DecoderRecipe {
         {x, StepList::position(), StepList::table(plan_.tables, layer().rope)});
   }
 
-  void append_kv(const Operand& k, const Operand& v) {
-    KernelKey key{.type = KernelType::kv_append, .format = options_.kv};
+  // Of a kernel of the KV cache.
+  KernelKey cached(KernelType type) const {
+    KernelKey key{.type = type, .format = options_.kv};
     key.kv_heads = spec_.kv_heads;
     key.head_dim = spec_.head_dim;
-    add("kv_append", key,
-        {k, v, StepList::position(), StepList::kv_k(layer_), StepList::kv_v(layer_)});
+    key.atoms = options_.atoms.count;
+    key.terms = key.atoms > 0 ? options_.atoms.terms : 0;
+    return key;
+  }
+
+  void add_atoms(std::vector<Operand>& operands) const {
+    if (options_.atoms.count == 0) return;
+    for (const bool of_values : {false, true})
+      operands.push_back(StepList::table(plan_.tables, plan_.atom_table(layer_, of_values)));
+  }
+
+  void append_kv(const Operand& k, const Operand& v) {
+    KernelKey key = cached(KernelType::kv_append);
+    if (key.atoms > 0) key = selector_.tuned(key);
+    std::vector<Operand> operands = {k, v, StepList::position()};
+    add_atoms(operands);
+    operands.push_back(StepList::kv_k(layer_));
+    operands.push_back(StepList::kv_v(layer_));
+    add("kv_append", key, std::move(operands));
   }
 
   int visible_positions() const {
@@ -179,17 +199,18 @@ class DecoderRecipe {
   }
 
   Operand attend(const Operand& q) {
-    KernelKey key{.type = KernelType::attention, .format = options_.kv};
+    KernelKey key = cached(KernelType::attention);
     key.heads = spec_.heads;
-    key.kv_heads = spec_.kv_heads;
-    key.head_dim = spec_.head_dim;
     key.window = layer().window;
     key.scale = spec_.attention_scale;
     key = selector_.tuned(key, visible_positions());
     const Operand partial =
         steps_.scratch(std::int64_t{spec_.heads} * key.splits * (spec_.head_dim + 2));
-    add("attention", key,
-        {q, StepList::kv_k(layer_), StepList::kv_v(layer_), StepList::position(), partial});
+    std::vector<Operand> operands = {q, StepList::kv_k(layer_), StepList::kv_v(layer_),
+                                     StepList::position()};
+    add_atoms(operands);
+    operands.push_back(partial);
+    add("attention", key, std::move(operands));
 
     KernelKey merge{.type = KernelType::attention_merge};
     merge.heads = key.heads;

@@ -1,6 +1,8 @@
 // Owns the figures that follow from a plan: KV sizes, distinct kernels, per-token counts.
 #include "lathe/plan/plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <unordered_set>
 
@@ -55,7 +57,19 @@ KernelKey WeightSlot::retile_key() const {
   return key;
 }
 
+std::string Plan::kv_text() const {
+  if (options.atoms.count == 0) return row(options.kv).name;
+  return fmt::format("sums of {} of {} atoms", options.atoms.terms, options.atoms.count);
+}
+
+int Plan::atom_table(int layer, bool of_values) const {
+  if (options.atoms.count == 0) return -1;
+  const int first = static_cast<int>(spec.ropes.size());
+  return std::ssize(tables) == first + 1 ? first : first + 2 * layer + (of_values ? 1 : 0);
+}
+
 std::int64_t Plan::kv_bytes_per_position() const {
+  if (options.atoms.count > 0) return std::int64_t{spec.kv_heads} * options.atoms.terms * 4;
   return kv_position_bytes(options.kv, std::int64_t{spec.kv_heads} * spec.head_dim);
 }
 

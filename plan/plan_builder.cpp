@@ -10,6 +10,7 @@
 #include "lathe/plan/plan.h"
 #include "plan/decoder_recipe.h"
 #include "plan/fused_recipe.h"
+#include "plan/kv_atoms.h"
 #include "plan/selection.h"
 #include "plan/tuning.h"
 #include "plan/tuning_overrides.h"
@@ -74,6 +75,8 @@ Result<PlanOptions> resolve(PlanOptions options, const ModelSpec& spec) {
   }
   options.chunk = std::min(options.chunk, options.context);
   LATHE_ASSIGN(options.part, resolve(options.part, spec));
+  LATHE_TRY(check_atoms(options, spec));
+  if (options.atoms.count > 0) options.kv = Format::f32;
   const bool fused = options.fusion == Fusion::full;
   if (options.kv != Format::f16 && options.kv != Format::f32 &&
       !(fused && options.kv == Format::q8_0)) {
@@ -239,6 +242,7 @@ Result<Plan> build_plan(const GgufFile& file, const ModelSpec& spec, const PlanO
       // A part is of a model that has a plan as a whole: a tensor that nothing reads is found here.
       PlanOptions all = options;
       all.part = {};
+      all.atoms.values.clear();  // are those of the part's layers
       LATHE_TRY(build_either(file, spec, all));
     }
     return build_either(file, spec, options);

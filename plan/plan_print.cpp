@@ -136,7 +136,7 @@ std::string Plan::to_text() const {
       fmt::format("{} {}: {} layers, hidden {}, ffn {}, {} heads of {} ({} KV), vocabulary {}\n",
                   spec.architecture, spec.name, spec.layers, spec.hidden, spec.ffn, spec.heads,
                   spec.head_dim, spec.kv_heads, spec.vocab);
-  text += fmt::format("context {}, KV cache {}{}\n\n", options.context, row(options.kv).name,
+  text += fmt::format("context {}, KV cache {}{}\n\n", options.context, kv_text(),
                       options.kv_pages > 0 ? fmt::format(" in {} pages", options.kv_pages) : "");
   text += fmt::format("{:>5}  {:<{}}  {:<{}}  {:>11}  operands\n", "step", "label", label_width,
                       "kernel", key_width, "bytes");
@@ -164,7 +164,7 @@ std::string Plan::to_json() const {
   Json json;
   json["model"] = lathe::to_json(spec);
   json["options"] = {{"context", options.context},
-                     {"kv", row(options.kv).name},
+                     {"kv", kv_text()},
                      {"attention_splits", options.attention_splits}};
   json["counts"] = lathe::to_json(counts());
   json["arena_bytes"] = arena_bytes;

@@ -29,6 +29,11 @@ std::string norm(KernelKey& key, const Given&) {
   return fmt::format("four of {} values a thread, at most 32 warps", key.k);
 }
 
+std::string atoms(KernelKey& key, const Given&) {
+  key.warps = kAtomWarps;
+  return "a block for each key and each value; sixteen warps have 128 registers a thread";
+}
+
 std::string attention(KernelKey& key, const Given& given) {
   key.splits = attention_splits(key.kv_heads, given.positions, given.gpu.multiprocessors);
   return fmt::format(
@@ -111,6 +116,7 @@ constexpr Field kWarps = &KernelKey::warps, kRows = &KernelKey::rows, kSplits = 
 constexpr std::array kRules = {
     Rule{KernelType::gemv, gemv, {kWarps, kRows}, {kWarps, kRows}},
     Rule{KernelType::rms_norm, norm, {kWarps}, {kWarps}},
+    Rule{KernelType::kv_append, atoms, {kWarps}},
     Rule{KernelType::attention, attention, {kSplits}, {kSplits}},
     Rule{KernelType::top_k, top_k, {kSplits, kWarps}, {kSplits, kWarps}},
     Rule{KernelType::sample, sample, {kWarps}, {kWarps}},

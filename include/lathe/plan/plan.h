@@ -98,6 +98,17 @@ enum class Fusion : std::uint8_t {
   full,       // five, on weights in tiles: qkv, attention, output, gate and up, down
 };
 
+// A KV cache by a dictionary: a key or a value of a head is kept as a sum of atoms, a word for
+// each, chosen when it is appended (docs/services.md).
+struct KvAtoms {
+  int count = 0;  // of a table, 1 to 65536; 0: keys and values are kept as PlanOptions::kv says
+  int terms = 8;  // atoms of a sum, 1 to 64
+  // Atoms of head_dim floats, each 1 long: `count` for all layers, or `count` for the keys and as
+  // many for the values of each layer of the part in turn. Empty: the axes, then random directions,
+  // always the same, which know nothing of the model.
+  std::vector<float> values = {};
+};
+
 inline constexpr int kMostBlocks = 1024;
 inline constexpr int kMostSequences = 4096;
 inline constexpr int kDefaultContext = 4096;  // or what the model was trained for, if that is less
@@ -133,6 +144,9 @@ struct PlanOptions {
   // prompt is read token by token, as it is by a part of a model.
   int chunk = 512;
   ModelPart part = {};
+  // In place of `kv`. For a session whose kernels have one operation each: no fused plan has it, no
+  // batch, and prompts are read token by token.
+  KvAtoms atoms = {};
 };
 
 // Exact per-token figures, except those of attention, which are per position it sees. Operands in
@@ -166,6 +180,10 @@ struct Plan {
   Operand hidden;
   bool whole = true;  // from a token to logits, with all layers
 
+  // "f16"; "sums of 8 of 1024 atoms".
+  std::string kv_text() const;
+  // The table that a layer's keys, or its values, have their atoms from. -1 without atoms.
+  int atom_table(int layer, bool of_values) const;
   // Of a layer's K, and the same again of its V.
   std::int64_t kv_bytes_per_position() const;
   std::int64_t kv_bytes_per_layer() const;
