@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codegen/kernels/cached_rows.h"
+#include "codegen/kernels/kv_atoms.h"
 #include "runtime/model_fingerprint.h"
 #include "runtime/no_memory.h"
 
@@ -20,7 +21,20 @@ KernelKey heads_of(const Plan& plan) {
   key.format = plan.options.kv;
   key.kv_heads = plan.spec.kv_heads;
   key.head_dim = plan.spec.head_dim;
+  key.atoms = plan.options.atoms.count;
+  key.terms = plan.options.atoms.terms;
   return key;
+}
+
+// The table of a layer's keys or values; null where the cache has no atoms.
+const float* atoms_of(const Plan& plan, KvPart part, int layer) {
+  const int table = plan.atom_table(layer, part == KvPart::values);
+  return table < 0 ? nullptr : plan.tables[std::size_t(table)].values.data();
+}
+
+// One vector of a position that lies at `rows`, as number `vector` of its position's.
+std::uint32_t* words_of(const KernelKey& key, std::byte* rows, std::int64_t vector) {
+  return reinterpret_cast<std::uint32_t*>(rows) + vector * key.terms;
 }
 
 }  // namespace
@@ -129,11 +143,35 @@ Result<void> KvAccess::check_range(const KvRange& range, std::size_t values) con
       {}};
 }
 
-void KvAccess::unpack(const std::byte* rows, int positions, float* values) const {
+void KvAccess::unpack(KvPart part, int layer, std::byte* rows, int positions, float* values) const {
   const KernelKey key = heads_of(plan_);
-  for (int p = 0; p < positions; ++p)
-    for (int head = 0; head < key.kv_heads; ++head, values += key.head_dim)
-      load_cached(key, cache_row(key, const_cast<std::byte*>(rows), p, head), values);
+  const float* atoms = atoms_of(plan_, part, layer);
+  double sum[256];
+  for (int p = 0; p < positions; ++p) {
+    for (int head = 0; head < key.kv_heads; ++head, values += key.head_dim) {
+      if (!atoms) {
+        load_cached(key, cache_row(key, rows, p, head), values);
+        continue;
+      }
+      decode_vector(key, words_of(key, rows, std::int64_t{p} * key.kv_heads + head), atoms, sum);
+      std::transform(sum, sum + key.head_dim, values, [](double v) { return float(v); });
+    }
+  }
+}
+
+void KvAccess::pack(KvPart part, int layer, const float* values, int positions,
+                    std::byte* rows) const {
+  const KernelKey key = heads_of(plan_);
+  const float* atoms = atoms_of(plan_, part, layer);
+  for (int p = 0; p < positions; ++p) {
+    for (int head = 0; head < key.kv_heads; ++head, values += key.head_dim) {
+      if (!atoms)
+        store_cached(key, values, cache_row(key, rows, p, head));
+      else
+        encode_vector(key, values, atoms,
+                      words_of(key, rows, std::int64_t{p} * key.kv_heads + head));
+    }
+  }
 }
 
 Result<void> KvAccess::read(const KvRange& range, std::span<float> values) const {
@@ -142,7 +180,7 @@ Result<void> KvAccess::read(const KvRange& range, std::span<float> values) const
   return or_no_memory("keys and values on their way to the caller", [&]() -> Result<void> {
     std::vector<std::byte> rows(std::size_t(range.positions) * row_bytes());
     LATHE_TRY(move_(rows_of(range, rows.data()), KvMove::to_host));
-    unpack(rows.data(), range.positions, values.data());
+    unpack(range.part, range.layer, rows.data(), range.positions, values.data());
     return {};
   });
 }
@@ -152,11 +190,7 @@ Result<void> KvAccess::write(const KvRange& range, std::span<const float> values
   if (range.positions == 0) return {};
   return or_no_memory("keys and values on their way to the cache", [&]() -> Result<void> {
     std::vector<std::byte> rows(std::size_t(range.positions) * row_bytes());
-    const KernelKey key = heads_of(plan_);
-    const float* from = values.data();
-    for (int p = 0; p < range.positions; ++p)
-      for (int head = 0; head < key.kv_heads; ++head, from += key.head_dim)
-        store_cached(key, from, cache_row(key, rows.data(), p, head));
+    pack(range.part, range.layer, values.data(), range.positions, rows.data());
     return move_(rows_of(range, rows.data()), KvMove::to_cache);
   });
 }
@@ -182,8 +216,9 @@ Result<KvCapture> KvAccess::capture(int positions, int most) const {
     LATHE_TRY(move_(all_rows(needed, rows.data()), KvMove::to_host));
     std::vector<float> unpacked(std::size_t(needed * width()));
     for (std::size_t i = 0; i < parts; ++i) {
-      unpack(rows.data() + i * part_bytes, needed, unpacked.data());
-      std::vector<float>& to = i % 2 == 0 ? capture.keys : capture.values;
+      const KvPart part = i % 2 == 0 ? KvPart::keys : KvPart::values;
+      unpack(part, int(i / 2), rows.data() + i * part_bytes, needed, unpacked.data());
+      std::vector<float>& to = part == KvPart::keys ? capture.keys : capture.values;
       std::copy_n(unpacked.begin(), of_layer,
                   to.begin() + std::ptrdiff_t(i / 2) * std::ptrdiff_t(of_layer));
     }
@@ -199,6 +234,7 @@ Result<KvSnapshot> KvAccess::snapshot(int length, const GgufFile& file) const {
     snapshot.number_ = ++last;
     snapshot.model_ = model_fingerprint(file, plan_);
     snapshot.format_ = plan_.options.kv;
+    snapshot.kv_ = plan_.kv_text();
     snapshot.tokens_.assign(tokens_.begin(), tokens_.begin() + length);
     snapshot.rows_.resize(2 * std::size_t(plan_.spec.layers) * std::size_t(length) * row_bytes());
     LATHE_TRY(move_(all_rows(length, snapshot.rows_.data()), KvMove::to_host));
@@ -207,14 +243,15 @@ Result<KvSnapshot> KvAccess::snapshot(int length, const GgufFile& file) const {
 }
 
 Result<void> KvAccess::check(const KvSnapshot& snapshot, const GgufFile& file) const {
-  if (snapshot.format_ != plan_.options.kv)
+  if (snapshot.kv_ != plan_.kv_text())
     return Error{Code::invalid_argument,
                  fmt::format("The snapshot is of a KV cache in {}, this one is in {}.",
-                             row(snapshot.format_).name, row(plan_.options.kv).name),
+                             snapshot.kv_, plan_.kv_text()),
                  {}};
   if (snapshot.model_ != model_fingerprint(file, plan_))
     return Error{Code::invalid_argument,
-                 fmt::format("The snapshot is of another model than {}.", file.path()),
+                 fmt::format("The snapshot is of another model than {}{}.", file.path(),
+                             plan_.options.atoms.count > 0 ? ", or of other atoms" : ""),
                  {}};
   if (snapshot.length() > plan_.options.context)
     return Error{Code::out_of_range,

@@ -73,7 +73,8 @@ class KvAccess {
   // The first `positions` of all layers, in the order of a snapshot's rows.
   std::vector<KvCopy> all_rows(int positions, std::byte* host) const;
   Result<void> check_length(int length) const;
-  void unpack(const std::byte* rows, int positions, float* values) const;
+  void unpack(KvPart part, int layer, std::byte* rows, int positions, float* values) const;
+  void pack(KvPart part, int layer, const float* values, int positions, std::byte* rows) const;
 
   const Plan& plan_;
   const Addresses& addresses_;

@@ -139,9 +139,12 @@ std::string advice(const Plan& plan, std::int64_t free, std::int64_t other) {
   for (const Format format : {plan.options.kv, Format::f16, Format::q8_0}) {
     if (format == Format::q8_0 && (plan.options.fusion != Fusion::full || values % 32 != 0))
       continue;
+    const std::int64_t position = plan.options.atoms.count > 0 && format == plan.options.kv
+                                      ? plan.kv_bytes_per_position()
+                                      : row_bytes(format, values);
     // Of a position of all sequences, or of a page.
-    const std::int64_t of_each = 2 * spec.layers * row_bytes(format, values) *
-                                 (paged ? kPagePositions : plan.options.sequences);
+    const std::int64_t of_each =
+        2 * spec.layers * position * (paged ? kPagePositions : plan.options.sequences);
     const std::int64_t fits = std::min<std::int64_t>(
         (free - other) / of_each, paged ? plan.options.kv_pages : plan.options.context);
     if (fits <= most) continue;

@@ -59,6 +59,22 @@ Result<ModelPart> part_of(const lathe_model_part* given) {
   return part;
 }
 
+Result<KvAtoms> atoms_of(const lathe_kv_atoms* given) {
+  KvAtoms atoms;
+  if (!given) return atoms;
+  LATHE_ASSIGN(const lathe_kv_atoms wanted, read_optional_struct(given, "lathe_kv_atoms"));
+  if (wanted.count < 1)
+    return Error{Code::invalid_argument,
+                 fmt::format("A KV cache of {} atoms makes no sense.", wanted.count),
+                 {}};
+  if (!wanted.values && wanted.value_count > 0)
+    return Error{Code::invalid_argument, "The values of atoms are null.", {}};
+  atoms.count = wanted.count;
+  if (wanted.terms != 0) atoms.terms = wanted.terms;
+  atoms.values.assign(wanted.values, wanted.values + wanted.value_count);
+  return atoms;
+}
+
 DeviceWeights device_weights_of(lathe_device_weights weights, void* user) {
   if (!weights) return {};
   return [=](std::string_view tensor, Layout layout, std::int64_t bytes) {
@@ -103,6 +119,7 @@ Result<SessionOptions> session_options_of(const lathe_session_options& given) {
   options.stream = given.stream;
   options.device_weights = device_weights_of(given.weights, given.weights_user);
   LATHE_ASSIGN(options.plan.part, part_of(given.part));
+  LATHE_ASSIGN(options.plan.atoms, atoms_of(given.atoms));
   options.parity = given.parity;
   LATHE_ASSIGN(options.time_steps, either("time_steps", given.time_steps, false, true));
   options.progress = progress_of(given.progress, given.progress_user);

@@ -32,15 +32,21 @@ class ServiceFunctions : public ::testing::Test {
     direct_ = Session::open(make_model(1), options).value();
     EXPECT_TRUE(direct_->feed(prompt_));
   }
-  SessionHandle open(std::int32_t kv_format) {
+  SessionHandle open(std::int32_t kv_format, const lathe_kv_atoms* atoms = nullptr) {
+    lathe_session_options options = on_cpu();
+    options.kv_format = kv_format;
+    options.atoms = atoms;
+    lathe_session* session = nullptr;
+    EXPECT_EQ(lathe_session_open(model_.get(), &options, &session), LATHE_OK) << last_message();
+    return SessionHandle(session);
+  }
+
+  static lathe_session_options on_cpu() {
     auto options = api::sized<lathe_session_options>();
     options.executor = LATHE_EXECUTOR_CPU;
     options.context = 16;
     options.threads = 1;
-    options.kv_format = kv_format;
-    lathe_session* session = nullptr;
-    EXPECT_EQ(lathe_session_open(model_.get(), &options, &session), LATHE_OK) << last_message();
-    return SessionHandle(session);
+    return options;
   }
 
   const GgufImage image_ = tiny_model(model_shape(1));
@@ -49,6 +55,59 @@ class ServiceFunctions : public ::testing::Test {
   SessionHandle session_;
   std::unique_ptr<Session> direct_;
 };
+
+TEST_F(ServiceFunctions, ACacheOfAtomsIsTheLibrarys) {
+  Floats values(96 * kHeadDim);
+  for (std::size_t i = 0; i < 96; ++i) values[i * kHeadDim + i % kHeadDim] = i % 5 ? 1.0f : -1.0f;
+  auto atoms = api::sized<lathe_kv_atoms>();
+  atoms.count = 96;
+  atoms.terms = 3;
+  atoms.values = values.data();
+  atoms.value_count = values.size();
+  const SessionHandle session = open(LATHE_KV_F16, &atoms);
+  ASSERT_EQ(lathe_session_feed(session.get(), prompt_.data(), 3), LATHE_OK) << last_message();
+  SessionOptions options;
+  options.executor = ExecutorKind::cpu;
+  options.plan.context = 16;
+  options.plan.atoms = {.count = 96, .terms = 3, .values = values};
+  const auto direct = Session::open(make_model(1), options).value();
+  ASSERT_TRUE(direct->feed(prompt_));
+  const lathe_kv_range range = {LATHE_PART_KEYS, 0, 0, 3};
+  Floats found(3 * kWidth, kPoison), expected(3 * kWidth);
+  ASSERT_EQ(lathe_session_read_kv(session.get(), &range, found.data(), 3 * kWidth), LATHE_OK);
+  ASSERT_TRUE(direct->read_kv({KvPart::keys, 0, 0, 3}, expected));
+  EXPECT_EQ(found, expected);
+  for (int vector = 0; vector < 3 * kHeads; ++vector)
+    EXPECT_EQ(std::ranges::count(std::span(found).subspan(std::size_t(vector * kHeadDim), kHeadDim),
+                                 0.0f),
+              kHeadDim - 3);
+  auto info = api::sized<lathe_session_info>();
+  ASSERT_EQ(lathe_session_get_info(session.get(), &info), LATHE_OK);
+  EXPECT_EQ(info.kv_bytes, 2 * 16 * kHeads * 3 * 4);
+
+  lathe_session_options refused = on_cpu();
+  refused.atoms = &atoms;
+  const auto expect_refused = [&](const char* words) {
+    lathe_session* opened = nullptr;
+    EXPECT_REFUSED(lathe_session_open(model_.get(), &refused, &opened), LATHE_INVALID_ARGUMENT,
+                   words);
+  };
+  --atoms.value_count;
+  expect_refused("values were given; 96 atoms of 64");
+  atoms.values = nullptr;
+  expect_refused("The values of atoms are null");
+  atoms.value_count = 0;
+  atoms.terms = 65;
+  expect_refused("terms is 65");
+  atoms.terms = 0;  // 8
+  const SessionHandle own = open(LATHE_KV_F32, &atoms);
+  ASSERT_EQ(lathe_session_get_info(own.get(), &info), LATHE_OK);
+  EXPECT_EQ(info.kv_bytes, 2 * 16 * kHeads * 8 * 4);
+  atoms.count = 0;
+  expect_refused("0 atoms");
+  atoms.struct_size = 0;
+  expect_refused("lathe_kv_atoms");
+}
 
 TEST_F(ServiceFunctions, ReadAndWriteKeysAndValues) {
   auto info = api::sized<lathe_session_info>();

@@ -201,6 +201,7 @@ void open_usual_dense(Caller& caller);
 struct SessionChoice {
   lathe_session_options options = api::sized<lathe_session_options>();
   lathe_model_part part = api::sized<lathe_model_part>();
+  lathe_kv_atoms atoms = api::sized<lathe_kv_atoms>();
   bool cancelled = false;
 };
 void choose_session(Caller& caller, SessionChoice& choice);

@@ -210,6 +210,14 @@ void choose_session(Caller& c, SessionChoice& choice) {
     c.resize(choice.part);
     options.part = &choice.part;
   }
+  if (c.one_of(8) == 0) {
+    choice.atoms.count = c.number(-1, 40);
+    choice.atoms.terms = c.number(-1, 4);
+    choice.atoms.value_count = std::size_t(c.one_of(2) ? 0 : c.one_of(65));
+    if (!c.rarely()) choice.atoms.values = c.room<float>(64);
+    c.resize(choice.atoms);
+    options.atoms = &choice.atoms;
+  }
   options.time_steps = c.one_of(4) ? 0 : c.number(-1, 2);
   options.tuning = c.one_of(2) ? nullptr : c.text("gemv.warps=2,matvec.stages=1");
   c.resize(options);

@@ -120,6 +120,19 @@ typedef struct lathe_model_part {
   int32_t no_residual;  // 1: what blocks of one kind add to the stream, without the stream
 } lathe_model_part;
 
+// A KV cache that keeps each key and each value of a head as a sum of atoms (docs/services.md), in
+// place of kv_format. With LATHE_FUSION_AUTOMATIC or LATHE_FUSION_NONE; not for batches.
+typedef struct lathe_kv_atoms {
+  size_t struct_size;
+  int32_t count;  // of a table, 1 to 65536
+  int32_t terms;  // atoms of a sum, 1 to 64; 0: 8
+  // Atoms of head_dim floats, each 1 long: `count` for all layers, or `count` for the keys and as
+  // many for the values of each layer in turn. Read while the session is opened. NULL, of 0 values:
+  // the axes, then random directions, always the same, which know nothing of the model.
+  const float* values;
+  size_t value_count;
+} lathe_kv_atoms;
+
 // Where a weight lies on the device already. Asked for each that the session reads, on the thread
 // that opens it, before that returns. Returns the address, in the session's context, of the
 // tensor's `bytes`: as the file has them (LATHE_ELEMENT_BLOCKS), aligned to 16 bytes, or as the
@@ -158,6 +171,7 @@ typedef struct lathe_session_options {
   int32_t time_steps;  // 1: lathe_session_get_step_times has the steps' times; eager and cpu only
   int32_t reserved;    // 0
   const char* tuning;  // what is set in place of a choice (docs/tuning.md); NULL: LATHE_TUNING
+  const lathe_kv_atoms* atoms;  // NULL: keys and values are kept as kv_format says
 } lathe_session_options;
 
 typedef struct lathe_session_info {

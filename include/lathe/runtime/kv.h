@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "lathe/codegen/format.h"
@@ -47,6 +48,7 @@ class KvSnapshot {
  public:
   int length() const { return int(tokens_.size()); }
   std::span<const std::int32_t> tokens() const { return tokens_; }
+  // f32 of a cache of atoms.
   Format format() const { return format_; }
   std::int64_t bytes() const { return std::int64_t(rows_.size()); }
 
@@ -57,6 +59,7 @@ class KvSnapshot {
   std::uint64_t number_ = 0;  // that no other snapshot of this process has; its copies have it
   std::uint64_t model_ = 0;   // the fingerprint of the file
   Format format_ = Format::f32;
+  std::string kv_;  // how the cache has keys and values, in words
   std::vector<std::int32_t> tokens_;
   std::vector<std::byte> rows_;  // keys of layer 0, values of layer 0, keys of layer 1 ...
 };
