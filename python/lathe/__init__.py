@@ -35,7 +35,7 @@ from lathe.dense import DenseCache, DenseKey, DenseProducts, weight_fingerprint
 from lathe.errors import Error, Status
 from lathe.kernels import Compilers, Device, Kernel, emit
 from lathe.progress import ProgressBar
-from lathe.sessions import Session
+from lathe.sessions import KvAtoms, Session
 
 __version__ = version()
 
@@ -59,6 +59,7 @@ __all__ = [
     "Integrity",
     "Kernel",
     "Key",
+    "KvAtoms",
     "KvFormat",
     "KvPart",
     "Language",

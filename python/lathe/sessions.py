@@ -1,5 +1,6 @@
 """Owns decoding: a model on a device, one token after the other."""
 
+import dataclasses
 import math
 import operator
 from types import TracebackType
@@ -20,6 +21,19 @@ LEGACY_STREAM = 1  # CU_STREAM_LEGACY, for 0 would be a stream of the session's 
 TOKENS_AT_ONCE = 8  # of stream(): what is decoded ahead of the caller
 
 
+@dataclasses.dataclass(frozen=True)
+class KvAtoms:
+    """A KV cache that keeps each key and each value of a head as a sum of atoms (docs/services.md).
+
+    count: of a table, 1 to 65536. terms: atoms of a sum, 1 to 64. values: atoms that are 1 long, f32 on
+    the host, of the shape (count, head_dim), or (layers, 2, count, head_dim): those of each layer's
+    keys and values. None is the axes, then random directions, which know nothing of the model."""
+
+    count: int
+    terms: int = 8
+    values: Any = None
+
+
 class Session(_lathe.Session):
     """One sequence at batch 1. One thread at a time; different sessions are independent."""
 
@@ -30,7 +44,8 @@ class Session(_lathe.Session):
                  wait_limit: Optional[float] = None, device: Optional[Device] = None,
                  stream: Any = None, weights: Optional[Mapping[str, Any]] = None,
                  part: Optional[_lathe.Part] = None, parity: float = 0.0, time_steps: bool = False,
-                 progress: Progress = None, cancel: Optional[Cancel] = None, tuning: str = ""):
+                 progress: Progress = None, cancel: Optional[Cancel] = None, tuning: str = "",
+                 atoms: Optional[KvAtoms] = None):
         """Plans, builds, loads and uploads; waits for the end.
 
         context: positions of the KV cache; 0 is the model's, at most 4096. threads: of the cpu
@@ -47,7 +62,8 @@ class Session(_lathe.Session):
         part: None is the whole model (docs/parts.md). parity: above 0 the least cosine of what comes
         out of it and of the cpu executor for a few tokens; else it is refused. time_steps:
         step_times() has times, of the executors EAGER and CPU. tuning: what is set in place of a
-        choice, as "executor=graph,gemv.warps=4" (docs/tuning.md); choices says what was taken."""
+        choice, as "executor=graph,gemv.warps=4" (docs/tuning.md); choices says what was taken.
+        atoms: in place of kv_format, of the executors EAGER, GRAPH and CPU."""
         handle = session_stream(stream)
         if device is None and executor != _lathe.Executor.CPU:
             device = Device(current_device())
@@ -56,7 +72,8 @@ class Session(_lathe.Session):
             super().__init__(model, executor, fusion, kv_format, context, attention_splits, threads,
                              chunk_number(chunk), limit_milliseconds(wait_limit), device, handle,
                              part, parity, time_steps, told, cancel,
-                             addresses_of(arrays, device), arrays, tuning)
+                             addresses_of(arrays, device), arrays, tuning,
+                             *((atoms.count, atoms.terms, atoms.values) if atoms else (0, 0, None)))
 
     def __enter__(self) -> "Session":
         return self
