@@ -73,7 +73,8 @@ class Session(_lathe.Session):
                              chunk_number(chunk), limit_milliseconds(wait_limit), device, handle,
                              part, parity, time_steps, told, cancel,
                              addresses_of(arrays, device), arrays, tuning,
-                             *((atoms.count, atoms.terms, atoms.values) if atoms else (0, 0, None)))
+                             atoms.count if atoms else None, atoms.terms if atoms else 0,
+                             atoms.values if atoms else None)
 
     def __enter__(self) -> "Session":
         return self

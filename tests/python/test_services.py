@@ -41,6 +41,26 @@ def test_keys_and_values_go_out_and_in(open_session):
             session.write_kv(KEYS, 0, 0, numpy.zeros((1, heads, dim), numpy.float32))
 
 
+def test_keys_and_values_may_be_sums_of_atoms(open_session):
+    plain = open_session()
+    width, vectors = plain.head_dim, plain.layers * 2
+    axes = numpy.eye(width, dtype=numpy.float32)
+    session = open_session(atoms=lathe.KvAtoms(width, 3, axes))
+    assert session.kv_bytes == vectors * session.context * session.kv_heads * 3 * 4
+    session.feed(PROMPT)
+    for values in everything(session, 3):
+        assert (values != 0).sum() == values.shape[0] * session.kv_heads * 3
+    of_layers = open_session(atoms=lathe.KvAtoms(width, 3, numpy.tile(axes, (vectors, 1))))
+    of_layers.feed(PROMPT)
+    assert numpy.array_equal(of_layers.logits(), session.logits())
+    assert open_session(atoms=lathe.KvAtoms(100)).kv_bytes == session.kv_bytes // 3 * 8
+    for wrong, words in ((lathe.KvAtoms(width + 1, 3, axes), "values were given"),
+                         (lathe.KvAtoms(width, 3, 2 * axes), "atom 0 is 2 long"),
+                         (lathe.KvAtoms(0), "0 atoms")):
+        with pytest.raises(lathe.Error, match=words):
+            open_session(atoms=wrong)
+
+
 def test_a_snapshot_is_returned_to(open_session):
     session = open_session()
     session.feed(PROMPT)
