@@ -17,9 +17,12 @@
   FILE(ops_append_tokens, "ops/append_tokens.h")       \
   FILE(ops_argmax, "ops/argmax.h")                     \
   FILE(ops_attend, "ops/attend.h")                     \
+  FILE(ops_attend_fragments, "ops/attend_fragments.h") \
+  FILE(ops_attend_matrix, "ops/attend_matrix.h")       \
   FILE(ops_attend_merge, "ops/attend_merge.h")         \
   FILE(ops_attend_pages, "ops/attend_pages.h")         \
   FILE(ops_attend_rows, "ops/attend_rows.h")           \
+  FILE(ops_attend_shapes, "ops/attend_shapes.h")       \
   FILE(ops_attend_short, "ops/attend_short.h")         \
   FILE(ops_attend_tokens, "ops/attend_tokens.h")       \
   FILE(ops_attend_vectors, "ops/attend_vectors.h")     \

@@ -99,10 +99,11 @@ std::string attend_blocks_text(const Program& program) {
 std::string attend_text(const Program& program) {
   return for_each_variant(program, [&](const KernelKey& key) {
     return fmt::format(
-        "      attend_phase<{}>({{1, tag, fault}}, o,\n"
+        "      attend_phase<{}{}>({{1, tag, fault}}, o,\n"
         "                       {},\n"
         "                       position, block, {}, {}, scratch);\n",
-        cache_rows(key.format), attend_numbers(key), program.blocks, program.warps);
+        cache_rows(key.format), key.matrix ? ", true" : "", attend_numbers(key), program.blocks,
+        program.warps);
   });
 }
 

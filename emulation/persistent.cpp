@@ -85,6 +85,10 @@ struct Phases {
   static void attend(int variant, dev::u32 tag, dev::u32* fault, int block, dev::u8* scratch,
                      const dev::AttendOperands& o, int position) {
     const KernelKey& key = running->attends.at(static_cast<std::size_t>(variant));
+    if (key.matrix)
+      return dev::attend_phase<dev::KvRowsF16, true>({1, tag, fault}, o, numbers(key), position,
+                                                     block, running->blocks, running->warps,
+                                                     scratch);
     with_rows(key.format, [&]<class Rows>(Rows) {
       dev::attend_phase<Rows>({1, tag, fault}, o, numbers(key), position, block, running->blocks,
                               running->warps, scratch);

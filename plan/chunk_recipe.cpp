@@ -199,6 +199,7 @@ class ChunkRecipe {
     wanted.tokens = tokens_;
     wanted.window = 0;
     wanted.splits = 1;
+    wanted.matrix = false;
     wanted = selector_.tuned(wanted);
     queries_ = steps_.scratch(std::int64_t{tokens_} * key().heads * key().head_dim / 2);
     std::vector<Operand> given = {f32_rows(operand("qkv"))};

@@ -2,20 +2,39 @@
 // output projection. Device code: ptx_templates/ops/attend.h.
 #include "codegen/kernels/cached_rows.h"
 #include "codegen/kernels/rows.h"
-#include "ptx_templates/ops/launch_shapes.h"
+#include "ptx_templates/ops/attend_shapes.h"
 
 namespace lathe {
 namespace {
 
+Result<void> check_matrix(const KernelKey& key) {
+  if (!key.matrix) return {};
+  if (key.format != Format::f16)
+    return invalid("matrix is for a KV cache of f16; it is {}", row(key.format).name);
+  if (key.head_dim > dev::kMatrixHeadDim)
+    return invalid("head_dim is {}; with matrix it is at most {}", key.head_dim,
+                   int{dev::kMatrixHeadDim});
+  if (key.heads / key.kv_heads > dev::kMatrixHeads)
+    return invalid("heads is {}; with matrix it is at most {} times kv_heads ({})", key.heads,
+                   int{dev::kMatrixHeads}, key.kv_heads);
+  if (key.warps > dev::kMatrixWarps)
+    return invalid("warps is {}; with matrix it is at most {}, for more have too few registers",
+                   key.warps, int{dev::kMatrixWarps});
+  return {};
+}
+
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(check_heads(key, 8));
   LATHE_TRY(check_splits(key));
+  LATHE_TRY(check_matrix(key));
   return check_turn(key);
 }
 
 Geometry geometry(const KernelKey& key) {
-  const int bytes = dev::attend_bytes(key.heads, key.kv_heads, key.head_dim, kv_value_bytes(key),
-                                      key.splits, key.warps);
+  const int bytes = key.matrix ? dev::attend_matrix_bytes(key.heads, key.kv_heads, key.head_dim,
+                                                          key.splits, key.warps)
+                               : dev::attend_bytes(key.heads, key.kv_heads, key.head_dim,
+                                                   kv_value_bytes(key), key.splits, key.warps);
   return {.grid_x = static_cast<unsigned>(key.kv_heads * key.splits),
           .threads = static_cast<unsigned>(key.warps * 32),
           .shared_bytes = static_cast<unsigned>(bytes)};
@@ -39,7 +58,7 @@ std::vector<Param> params(const KernelKey& key) {
 
 OpCall call(const KernelKey& key) {
   OpCall call{
-      "ops/attend.h", fmt::format("attend_{}", row(key.format).name),
+      "ops/attend.h", fmt::format("attend_{}{}", row(key.format).name, key.matrix ? "_matrix" : ""),
       parameters_of({true, key.qk_norm, key.qk_norm, true, true, true, true, true, true, true})};
   const int halves = key.pairing == Pairing::halves;
   for (int value : {key.heads, key.kv_heads, key.head_dim, key.rotary, halves, key.window,
@@ -111,7 +130,8 @@ const KernelRow kAttendRow = {
     KernelType::attend,
     "attend",
     "norm, rotation, append and attention of one token",
-    "heads kv_heads head_dim rotary window warps splits epsilon scale qk_norm pairing",
+    "heads kv_heads head_dim rotary window warps splits matrix epsilon scale qk_norm "
+    "pairing",
     "f32 f16 q8_0",
     check,
     geometry,
@@ -121,6 +141,9 @@ const KernelRow kAttendRow = {
     oracle,
     2e-5,
     "softmax weights carry the score's f32 error, about |score| ulps; scores to 50 allowed for",
-    no_template};
+    no_template,
+    0,
+    "",
+    [](const KernelKey& key) { return key.matrix ? "mma ex2" : nullptr; }};
 
 }  // namespace lathe

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "codegen/kernels/rows.h"
+#include "ptx_templates/ops/attend_shapes.h"
 
 namespace lathe {
 
@@ -158,6 +159,7 @@ Result<void> check_turn(const KernelKey& key) {
 }
 
 dev::AttendShape attend_shape(const KernelKey& key) {
+  if (key.matrix) return dev::attend_matrix_shape(key.heads, key.kv_heads, key.head_dim);
   return dev::attend_shape(key.heads, key.kv_heads, key.head_dim, kv_value_bytes(key));
 }
 

@@ -11,6 +11,7 @@
 // KV head to finish merges them in their order.
 #pragma once
 
+#include "ops/attend_matrix.h"
 #include "ops/attend_merge.h"
 #include "ops/attend_pages.h"
 #include "ops/attend_short.h"
@@ -320,10 +321,12 @@ LATHE_DEVICE int attend_blocks(const AttendNumbers& n, int position, int blocks)
 // layer. `shared` is 16-byte aligned, attend_bytes(...) long, used by nothing else between
 // the block barriers before and after the call. Blocks without work do nothing. The new rows are
 // read by other blocks from the next token on: whatever hands over the token must order that.
-template <class Kv>
+// kMatrix: of longer contexts the products are those of the matrix units.
+template <class Kv, bool kMatrix = false>
 LATHE_DEVICE void attend_phase(const Exchange& e, const AttendOperands& o, const AttendNumbers& n,
                                int position, int block, int blocks, int warps, u8* shared) {
-  const AttendShape s = attend_shape(n.heads, n.kv_heads, n.head_dim, Kv::bytes);
+  const AttendShape s = kMatrix ? attend_matrix_shape(n.heads, n.kv_heads, n.head_dim)
+                                : attend_shape(n.heads, n.kv_heads, n.head_dim, Kv::bytes);
   const AttendShares shares = attend_shares<Kv>(n, position, blocks);
   LATHE_UNROLL(1)
   for (int round = 0; round < ceil_div(n.kv_heads, blocks); ++round) {
@@ -333,26 +336,30 @@ LATHE_DEVICE void attend_phase(const Exchange& e, const AttendOperands& o, const
     const int kv_head = item % n.kv_heads, part = item / n.kv_heads;
     if (shares.by_heads)
       attend_short<Kv>(e, o, n, position, kv_head, part, warps, shared);
+    else if constexpr (kMatrix)
+      attend_matrix_split(e, o, n, s, position, kv_head, part, shares.parts, warps, shared);
     else
       attend_split<Kv>(e, o, n, s, position, kv_head, part, shares.parts, warps, shared);
   }
 }
 
 // As a kernel of its own: kv_heads x splits blocks, vectors handed over between launches.
-#define LATHE_ATTEND_OP(name, Kv)                                                                  \
+#define LATHE_ATTEND_OP(name, Kv, kMatrix)                                                         \
   LATHE_OP name(const f32* qkv, const f32* q_norm, const f32* k_norm, const f32* frequencies,      \
                 const i32* position, u8* k_cache, u8* v_cache, f32* partial, i32* counters,        \
                 f32* y, int heads, int kv_heads, int head_dim, int rotary, int halves, int window, \
                 int splits, int warps, f32 epsilon, f32 scale) {                                   \
-    attend_phase<Kv>({0, 0, nullptr},                                                              \
-                     {qkv, q_norm, k_norm, frequencies, k_cache, v_cache, partial,                 \
-                      reinterpret_cast<u32*>(counters), y},                                        \
-                     {heads, kv_heads, head_dim, rotary, halves, window, splits, epsilon, scale},  \
-                     *position, block_x(), kv_heads * splits, warps, shared_memory());             \
+    attend_phase<Kv, kMatrix>(                                                                     \
+        {0, 0, nullptr},                                                                           \
+        {qkv, q_norm, k_norm, frequencies, k_cache, v_cache, partial,                              \
+         reinterpret_cast<u32*>(counters), y},                                                     \
+        {heads, kv_heads, head_dim, rotary, halves, window, splits, epsilon, scale}, *position,    \
+        block_x(), kv_heads * splits, warps, shared_memory());                                     \
   }
 
-LATHE_ATTEND_OP(attend_f32, KvRowsF32)
-LATHE_ATTEND_OP(attend_f16, KvRowsF16)
-LATHE_ATTEND_OP(attend_q8_0, KvRowsQ8)
+LATHE_ATTEND_OP(attend_f32, KvRowsF32, false)
+LATHE_ATTEND_OP(attend_f16, KvRowsF16, false)
+LATHE_ATTEND_OP(attend_q8_0, KvRowsQ8, false)
+LATHE_ATTEND_OP(attend_f16_matrix, KvRowsF16, true)
 
 }  // namespace lathe::dev

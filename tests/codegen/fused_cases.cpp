@@ -103,6 +103,11 @@ void attend_cases(const Family& family, Cases& out) {
   add(256, 4, 900, 512);
   add(256, 8, 700, 0);
   add(128, 7, 1500, 0);
+  for (std::size_t j = 0, alone = out.size(); j < alone; ++j) {
+    KernelCase by_matrix = out[j];
+    by_matrix.key.matrix = true;
+    if (check_key(by_matrix.key)) out.push_back(by_matrix);
+  }
 }
 
 namespace {

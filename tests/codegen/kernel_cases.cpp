@@ -293,7 +293,10 @@ std::vector<KernelKey> representative_keys(const Family& family) {
         "k4096.n4096.w8.bl132.st3.paired.res"}},
       {KernelType::attend,
        {"h32.kvh8.d128.rot128.w8.s16.scale88388346e-9", "h28.kvh4.d128.rot128.w16.s33.halves",
-        "h4.kvh1.d256.rot256.win512.w16.s16.eps1e-6.qknorm.halves"}},
+        "h4.kvh1.d256.rot256.win512.w16.s16.eps1e-6.qknorm.halves",
+        "h32.kvh8.d128.rot128.w8.s16.matrix.scale88388346e-9",
+        "h28.kvh4.d128.rot128.win512.w8.s33.matrix.eps1e-6.qknorm.halves",
+        "h9.kvh3.d64.rot64.w8.s44.matrix"}},
       {KernelType::top_k,
        {"n128256.s125.w16", "n32000.s2.w4", "n128256.m32.s16.w16.batched",
         "n128256.s125.w16.masked"}},
@@ -337,8 +340,8 @@ std::vector<KernelKey> representative_keys(const Family& family) {
     KernelKey key = *parse_key(text);
     while (key.stages > 1 && !check_key(key)) --key.stages;  // larger tiles, fewer under way
     const bool rounded = key.format_b == Format::q8_1 || key.format_b == Format::q8_k;
-    const bool of_all =
-        key.layout == Layout::raw && !rounded && key.format != Format::f64 && key.atoms == 0;
+    const bool of_all = key.layout == Layout::raw && !rounded && !key.matrix && key.atoms == 0 &&
+                        key.format != Format::f64;
     if (of_all || check_key(key)) out.push_back(key);
   }
   return out;

@@ -117,6 +117,7 @@ struct KernelKey {
   int splits = 1;
   bool grouped = false;  // matmul, gemm: four warps multiply together, which only sm_90a can
   bool paired = false;   // matvec: a warp multiplies two neighbouring tiles at once
+  bool matrix = false;   // attend: scores and values by the matrix units, from a cache of f16
 
   // Meaning.
   float epsilon = 0;    // rms_norm, layer_norm, norms in attend
