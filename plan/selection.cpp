@@ -125,7 +125,7 @@ constexpr std::array kRules = {
          {kBlocks, kWarps, kStages},
          {kBlocks, kStages},
          &KernelKey::paired},
-    Rule{KernelType::attend, attend, {kSplits, kWarps}, {kSplits}},
+    Rule{KernelType::attend, attend, {kSplits, kWarps}, {kSplits}, &KernelKey::matrix},
     Rule{KernelType::norm_tokens, norm, {kWarps}, {kWarps}},
     Rule{KernelType::matmul, matmul, {kBlocks, kSplits, kWarps}},
     Rule{KernelType::append_tokens, append_tokens, {kWarps}},
@@ -234,7 +234,9 @@ Selector::Selector(const PlanOptions& options) : gpu_(options.gpu) {
   if (options.attention_splits == 0) return;
   const auto splits = std::ranges::find(key_fields(), kSplits, &KeyField::integer);
   for (const KernelType type : {KernelType::attention, KernelType::attend}) {
-    std::erase_if(set_, [&](const TuningOverride& given) { return given.type == type; });
+    std::erase_if(set_, [&](const TuningOverride& given) {
+      return given.type == type && given.field->integer == kSplits;
+    });
     set_.push_back({type, &*splits, options.attention_splits});
   }
 }

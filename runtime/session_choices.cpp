@@ -60,12 +60,13 @@ Result<std::string> measured_words(const GgufFile& file, const GpuProfile& gpu) 
 // Why this word is passed over; empty where it is not.
 std::string why_unused(const TuningOverride& word, const PlanOptions& options,
                        std::span<const KernelKey> keys) {
+  const bool splits = word.field->integer == &KernelKey::splits;
   const bool attends = word.type == KernelType::attention || word.type == KernelType::attend;
-  if (attends && options.attention_splits > 0) return "attention_splits counts more";
+  if (attends && splits && options.attention_splits > 0) return "attention_splits counts more";
   const bool there = std::ranges::any_of(keys, [&](const KernelKey& key) {
     // The rows of a batch have the splits of a single sequence.
     return key.type == word.type ||
-           (word.type == KernelType::attend && key.type == KernelType::attend_rows);
+           (word.type == KernelType::attend && splits && key.type == KernelType::attend_rows);
   });
   return there ? "" : fmt::format("no kernel of the plan is {}", row(word.type).name);
 }

@@ -31,6 +31,7 @@ std::span<const Axis> axes() {
   static const std::vector<Axis> all = {
       {"executor", nullptr, {"mega", "graph"}},
       {"matvec.paired", nullptr, {"1", "0"}},
+      {"attend.matrix", nullptr, {"1", "0"}},
       {"blocks", nullptr, {"32", "48", "66", "96"}},
       {"attend.splits", nullptr, {"4", "8", "16", "32"}},
       {"matvec.stages", "graph", {"2", "3", "4", "6", "8"}},

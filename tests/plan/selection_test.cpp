@@ -224,6 +224,8 @@ TEST(Selection, WhatCannotBeIsRefusedInASentence) {
   says("gemv.warps=-2", "has no number above 0");
   says("matvec.paired=2", "is neither 0 nor 1");
   says("gemv.paired=1", "names no choice");
+  says("attend.matrix=2", "is neither 0 nor 1");
+  says("attend_rows.matrix=1", "names no choice");
   says("nothing.warps=2", "'nothing.warps=2' names no choice");
   says("glu.warps=2", "names no choice");
   says("fusion=half", "fusion=half");
@@ -259,6 +261,30 @@ TEST(Selection, TwoTilesThatDoNotFitAreRefusedByTheWordThatAskedForThem) {
   EXPECT_TRUE(fits->told.set);
 }
 
+TEST(Selection, AttentionByTheMatrixUnitsIsRefusedWhereNoKernelHasIt) {
+  PlanOptions options;
+  options.kv = Format::f16;
+  options.tuning = "attend.matrix=1";
+  options.attention_splits = 2;  // takes the place of attend.splits alone
+  const testing::TinyModel model = fusible(testing::tiny_llama());
+  const Result<Plan> plan = plan_of(model, options);
+  ASSERT_TRUE(plan) << plan.error().text();
+  int attends = 0;
+  for (const Step& step : plan->steps) {
+    if (step.key.type != KernelType::attend) continue;
+    EXPECT_TRUE(step.key.matrix) << step.key.text();
+    EXPECT_EQ(step.key.splits, 2);
+    ++attends;
+  }
+  EXPECT_EQ(attends, model.layers);
+  options.kv = Format::q8_0;
+  const Result<Plan> refused = plan_of(model, options);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("'attend.matrix=1' is not possible for attend.q8_0"),
+            std::string::npos)
+      << refused.error().message;
+}
+
 TEST(Selection, AnUnknownNameHasAllThatAreKnownBesideIt) {
   PlanOptions options;
   options.tuning = "gemv.wraps=2";
@@ -269,8 +295,8 @@ TEST(Selection, AnUnknownNameHasAllThatAreKnownBesideIt) {
   const std::string known = ", " + plan.error().details[0].value + ",";
   for (const char* name :
        {"fusion", "executor", "gemv.warps", "gemv.rows", "rms_norm.warps", "norm_tokens.warps",
-        "attention.splits", "attend.splits", "matvec.blocks", "matvec.stages", "matvec.paired",
-        "top_k.splits", "top_k.warps", "sample.warps"})
+        "attention.splits", "attend.splits", "attend.matrix", "matvec.blocks", "matvec.stages",
+        "matvec.paired", "top_k.splits", "top_k.warps", "sample.warps"})
     EXPECT_NE(known.find(std::string(", ") + name + ","), std::string::npos) << name;
 }
 

@@ -54,7 +54,8 @@ void expect_same(const TinyModel& model, int multiprocessors, Format kv = Format
   const std::uint64_t seed = verification::fresh_seed();
   SCOPED_TRACE(model.architecture + ", " + std::to_string(multiprocessors) +
                " multiprocessors, seed " + std::to_string(seed));
-  for (const char* tuning : {"matvec.paired=0", "matvec.paired=1"}) {
+  for (const char* tuning : {"matvec.paired=0", "matvec.paired=1", "attend.matrix=1"}) {
+    if (kv != Format::f16 && tuning == std::string_view("attend.matrix=1")) continue;
     SCOPED_TRACE(tuning);
     const Decoded graph = decode(model, ExecutorKind::graph, multiprocessors, kv, tuning, seed);
     EXPECT_EQ(graph.ids.size(), 5u);
@@ -87,6 +88,30 @@ TEST(EmulatedSession, MegaIsGraphInEveryMix) {
   model.ffn = 768;
   expect_same(model, 4);
   expect_same(fusible(tiny_qwen3(), Format::q5_0), 4, Format::q8_0);
+}
+
+// Past the positions that one block takes alone, whose splits meet.
+TEST(EmulatedSession, MegaIsGraphInALongContext) {
+  TinyModel model = fusible(tiny_llama());
+  model.layers = 1;
+  model.head_dim = model.rotary = 128;
+  model.context = 300;
+  std::vector<std::vector<float>> found;
+  for (const ExecutorKind executor : {ExecutorKind::graph, ExecutorKind::mega}) {
+    FakeDriver fake(emulated(9, verification::fresh_seed()));
+    SessionOptions options = emulated_options(executor);
+    options.plan.kv = Format::f16;
+    options.plan.context = model.context;
+    options.plan.tuning = "attend.matrix=1";
+    const auto session = open_session(make_model(model), options, fake.platform()).value();
+    std::vector<std::int32_t> ids(270);
+    ASSERT_TRUE(session->generate(3, ids));
+    const std::span<const float> logits = session->logits().value();
+    found.emplace_back(ids.begin(), ids.end());
+    found.back().insert(found.back().end(), logits.begin(), logits.end());
+    EXPECT_EQ(fake.violations(), std::vector<std::string>{});
+  }
+  EXPECT_EQ(found[1], found[0]);
 }
 
 TEST(EmulatedSession, MegaIsGraphInTheMixesOfModelFiles) {

@@ -187,7 +187,9 @@ std::vector<Selected> unused(const std::vector<Selected>& choices) {
 TEST(SessionChoices, AKnownNameThatNothingTakesIsToldWithItsReason) {
   FakeDriver fake;
   SessionOptions options = options_for(
-      ExecutorKind::graph, "executor=eager,blocks=2,gemv.warps=4,matvec.stages=1,attend.splits=2");
+      ExecutorKind::graph,
+      "executor=eager,blocks=2,gemv.warps=4,matvec.stages=1,attend.splits=2,attend.matrix=1");
+  options.plan.kv = Format::f16;
   options.plan.attention_splits = 3;
   options.plan.blocks = 3;
   const std::vector<Selected> expected = {
@@ -227,17 +229,19 @@ TEST(SessionChoices, ABatchTellsWhatItsRowsDoNotHave) {
   BatchOptions options;
   options.session = options_for(ExecutorKind::automatic,
                                 "executor=mega,matvec.stages=1,"
-                                "attend.splits=2,top_k.warps=1");
+                                "attend.splits=2,attend.matrix=1,top_k.warps=1");
   options.session.plan.kv = Format::f16;
   options.sequences = 2;
   const auto batch = open_batch(make_model(1), options, fake.platform());
   ASSERT_TRUE(batch) << batch.error().text();
-  EXPECT_EQ(unused((*batch)->report().choices),
-            (std::vector<Selected>{
-                {"tuning", "executor=mega",
-                 "changes nothing: executor is graph, one launch a step of a batch", true},
-                {"tuning", "matvec.stages=1", "changes nothing: no kernel of the plan is matvec",
-                 true}}));
+  EXPECT_EQ(
+      unused((*batch)->report().choices),
+      (std::vector<Selected>{
+          {"tuning", "executor=mega",
+           "changes nothing: executor is graph, one launch a step of a batch", true},
+          {"tuning", "matvec.stages=1", "changes nothing: no kernel of the plan is matvec", true},
+          {"tuning", "attend.matrix=1", "changes nothing: no kernel of the plan is attend",
+           true}}));
 }
 
 TEST(SessionChoices, OnTheCpuThereIsNoExecutorToSet) {
