@@ -22,21 +22,21 @@ constexpr int kMostTokens = 16;
 constexpr std::int32_t kMostContext = 64;
 constexpr int kVocabulary = 80;  // of the models that are opened
 
-#define LATHE_CLOSE(handle)                           \
-  inline lathe_status close(lathe_##handle* handle) { \
-    return lathe_##handle##_close(handle);            \
+#define LATHE_CLOSE(Handle, call)             \
+  inline lathe_status close(Handle* handle) { \
+    return call(handle);                      \
   }
-LATHE_CLOSE(key)
-LATHE_CLOSE(compilers)
-LATHE_CLOSE(ptx)
-LATHE_CLOSE(device)
-LATHE_CLOSE(kernel)
-LATHE_CLOSE(model)
-LATHE_CLOSE(session)
-LATHE_CLOSE(batch)
-LATHE_CLOSE(snapshot)
-LATHE_CLOSE(dense)
-LATHE_CLOSE(dense_cache)
+LATHE_CLOSE(lathe_key, lathe_key_close)
+LATHE_CLOSE(lathe_compilers, lathe_compilers_close)
+LATHE_CLOSE(lathe_ptx, lathe_ptx_close)
+LATHE_CLOSE(lathe_device, lathe_device_close)
+LATHE_CLOSE(lathe_kernel, lathe_kernel_close)
+LATHE_CLOSE(lathe_model, lathe_model_close)
+LATHE_CLOSE(lathe_session, lathe_session_close)
+LATHE_CLOSE(lathe_batch, lathe_batch_close)
+LATHE_CLOSE(lathe_snapshot, lathe_snapshot_close)
+LATHE_CLOSE(lathe_dense, lathe_dense_close)
+LATHE_CLOSE(lathe_dense_cache, lathe_dense_cache_close)
 #undef LATHE_CLOSE
 
 class Caller {

@@ -1,28 +1,36 @@
 // Stands in for a profiler's injection library: keeps what NVTX tells it of Lathe's ranges.
 #include <nvtx3/nvToolsExt.h>
 
+#include <mutex>
 #include <string>
 
 namespace {
 
+// Kernels are built on several threads.
 struct Seen {
-  std::string text;  // "open session{", "}" ...: ranges in order, nested
-  int depth = 0;
+  std::mutex mutex;
+  std::string text;  // "open session{", "}" ...: ranges in order, those of a thread nested
 };
 Seen g_seen;
+thread_local int t_depth = 0;
+
+void add(const std::string& text) {
+  const std::lock_guard lock(g_seen.mutex);
+  g_seen.text += text;
+}
 
 nvtxDomainHandle_t create(const char* name) {
   return std::string(name) == "lathe" ? reinterpret_cast<nvtxDomainHandle_t>(&g_seen) : nullptr;
 }
 int push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
   if (!domain) return 0;
-  g_seen.text += std::string(attributes->message.ascii) + "{";
-  return g_seen.depth++;
+  add(std::string(attributes->message.ascii) + "{");
+  return t_depth++;
 }
 int pop(nvtxDomainHandle_t domain) {
   if (!domain) return 0;
-  g_seen.text += "}";
-  return --g_seen.depth;
+  add("}");
+  return --t_depth;
 }
 
 template <typename Function>
