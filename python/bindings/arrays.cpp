@@ -43,11 +43,11 @@ struct VersionedTensor {
 };
 constexpr const char* kVersioned = "dltensor_versioned";
 constexpr std::uint32_t kKnownMajor = 1;
-constexpr std::uint64_t kReadOnly = 1;
+constexpr std::uint64_t kReadOnly = 1, kCopied = 2;
 
 // The capsule stays its owner's, who frees what it holds: it is looked at, and not taken.
 nb::tuple read_capsule(const nb::object& capsule) {
-  bool read_only = false;
+  std::uint64_t flags = 0;
   const nb::dlpack::dltensor* of = nullptr;
   if (PyCapsule_IsValid(capsule.ptr(), kVersioned)) {
     const auto* held =
@@ -56,7 +56,7 @@ nb::tuple read_capsule(const nb::object& capsule) {
       throw nb::value_error(("The DLPack capsule is of version " + std::to_string(held->major) +
                              "." + std::to_string(held->minor) + ", and 1 is known.")
                                 .c_str());
-    read_only = (held->flags & kReadOnly) != 0;
+    flags = held->flags;
     of = &held->tensor;
   } else {
     of = static_cast<const nb::dlpack::dltensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
@@ -69,7 +69,7 @@ nb::tuple read_capsule(const nb::object& capsule) {
   const auto address = reinterpret_cast<std::uintptr_t>(of->data) + of->byte_offset;
   return nb::make_tuple(address, nb::tuple(shape),
                         of->strides ? nb::object(nb::tuple(strides)) : nb::none(),
-                        type_code(of->dtype), read_only);
+                        type_code(of->dtype), (flags & kReadOnly) != 0, (flags & kCopied) != 0);
 }
 
 }  // namespace
@@ -77,9 +77,9 @@ nb::tuple read_capsule(const nb::object& capsule) {
 void bind_arrays(nb::module_& module) {
   module.def("read_capsule", &read_capsule, nb::arg("capsule"),
              nb::sig("def read_capsule(capsule: object) -> "
-                     "tuple[int, tuple[int, ...], tuple[int, ...] | None, str, bool]"),
-             "Of a DLPack capsule's array: address, shape, strides in elements, type code, and "
-             "whether it is read-only.");
+                     "tuple[int, tuple[int, ...], tuple[int, ...] | None, str, bool, bool]"),
+             "Of a DLPack capsule's array: address, shape, strides in elements, type code, whether "
+             "it is read-only, and whether it is a copy that goes with the capsule.");
 }
 
 }  // namespace lathe::python

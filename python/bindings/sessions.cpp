@@ -7,8 +7,12 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
 
 #include "engine.h"
 
@@ -17,7 +21,8 @@ namespace {
 
 using namespace nb::literals;
 
-using GivenAtoms = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
+// Count, terms, and of the values the address, 0 for none, and how many there are.
+using GivenAtoms = std::tuple<int, int, std::uintptr_t, std::size_t>;
 
 template <auto member>
 auto session_member() {
@@ -31,8 +36,7 @@ void open_session(Session* self, const nb::handle& model, Executor executor, Fus
                   int wait_limit_ms, const nb::object& device, std::uintptr_t stream,
                   const lathe_model_part* part, double parity, bool time_steps, nb::object progress,
                   nb::object cancel, Opening::Weights weights, const nb::object& owner,
-                  const std::string& tuning, std::optional<int> atoms, int terms,
-                  const std::optional<GivenAtoms>& values) {
+                  const std::string& tuning, const std::optional<GivenAtoms>& atoms) {
   Opening opening(std::move(progress), std::move(cancel), std::move(weights));
   lathe_session_options options =
       session_options({executor, fusion, kv_format, context, attention_splits, threads, chunk,
@@ -42,11 +46,14 @@ void open_session(Session* self, const nb::handle& model, Executor executor, Fus
   options.parity = parity;
   options.time_steps = time_steps ? 1 : 0;
   auto dictionary = api::sized<lathe_kv_atoms>();
-  dictionary.count = atoms.value_or(0);
-  dictionary.terms = terms;
-  if (values) dictionary.values = values->data();
-  if (values) dictionary.value_count = values->size();
-  if (atoms) options.atoms = &dictionary;
+  if (atoms) {
+    const auto [count, terms, values, value_count] = *atoms;
+    dictionary.count = count;
+    dictionary.terms = terms;
+    dictionary.values = reinterpret_cast<const float*>(values);
+    dictionary.value_count = value_count;
+    options.atoms = &dictionary;
+  }
   const Model& of = nb::cast<const Model&>(model);
   auto opened = unlocked([&] { return api::Session::open(of.handle, options); });
   opening.rethrow();
@@ -155,15 +162,15 @@ void bind_sessions(nb::module_& module) {
           "context"_a, "attention_splits"_a, "threads"_a, "chunk"_a, "wait_limit_ms"_a,
           "device"_a.none(), "stream"_a, "part"_a.none(), "parity"_a, "time_steps"_a,
           "progress"_a.none(), "cancel"_a.none(), "weights"_a, "owner"_a.none(), "tuning"_a,
-          "atoms"_a.none(), "terms"_a, "atom_values"_a.none(),
+          "atoms"_a.none(),
           nb::sig("def __init__(self, model: Model, executor: Executor, fusion: Fusion, kv_format: "
                   "KvFormat, context: int, attention_splits: int, threads: int, chunk: int, "
                   "wait_limit_ms: int, device: Device | None, stream: int, part: Part | None, "
                   "parity: float, time_steps: bool, progress: "
                   "collections.abc.Callable[[str, int, int], object] | None, cancel: "
                   "collections.abc.Callable[[], object] | None, weights: dict[str, tuple[int, "
-                  "int]], owner: object, tuning: str, atoms: int | None, terms: int, atom_values: "
-                  "object) -> None"))
+                  "int]], owner: object, tuning: str, atoms: tuple[int, int, int, int] | None) -> "
+                  "None"))
       .def("close", &Session::close)
       .def_prop_ro("closed", &Session::closed)
       .def_prop_ro("device", session_member<&Info::device>())

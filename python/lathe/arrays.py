@@ -89,13 +89,28 @@ def host_view(array: Any, name: str) -> HostView:
     return HostView(int(address), _product(shape) * size, type_code, shape, bool(read_only))
 
 
+def host_floats(array: Any, name: str, shape: Optional[Tuple[int, ...]] = None) -> HostView:
+    """The same, of f32 only, and of one shape where it is given."""
+    seen = host_view(array, name)
+    if seen.type_code != "f4":
+        raise TypeError(f"{name} takes elements of type f4, not {seen.type_code}.")
+    if shape is not None and seen.shape != shape:
+        raise ValueError(f"{name} takes the shape {shape}, not {seen.shape}.")
+    return seen
+
+
 def _by_dlpack(array: Any, name: str, **options: Any) -> Tuple[View, Tuple[int, ...]]:
     """The array, and its shape."""
     try:
         capsule = array.__dlpack__(max_version=DLPACK_VERSION, **options)
-    except TypeError:  # a producer from before DLPack 1
+    except TypeError as error:
+        # A producer from before DLPack 1 does not know the word; other errors are the producer's own.
+        if not any(words in str(error) for words in ("max_version", "keyword argument")):
+            raise
         capsule = array.__dlpack__(**options)
-    address, shape, strides, type_code, read_only = _lathe.read_capsule(capsule)
+    address, shape, strides, type_code, read_only, copied = _lathe.read_capsule(capsule)
+    if copied:  # the copy goes with the capsule, and what is written to it is lost
+        raise ValueError(f"{name} was copied to be handed over.")
     size = int(type_code[1:])
     if not _dense(shape, strides and [stride * size for stride in strides], size):
         raise ValueError(f"{name} is not contiguous.")

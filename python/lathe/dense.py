@@ -6,7 +6,7 @@ from typing import Any, Iterable, NamedTuple, Optional, Tuple, Type
 import numpy
 
 from lathe import _lathe
-from lathe.arrays import HostView, current_device, host_view
+from lathe.arrays import HostView, current_device, host_floats, host_view
 from lathe.kernels import Device
 
 # Formats that a type of element says.
@@ -64,7 +64,7 @@ class DenseCache:
 
     def put(self, key: DenseKey, values: Any) -> None:
         """Keeps a copy of n_out rows of n_in f32, in place of what the key had."""
-        seen = _floats(values, "values", (key.n_out, key.n_in))
+        seen = host_floats(values, "values", (key.n_out, key.n_in))
         self._opened.put(key, seen.address, key.n_out * key.n_in)
 
     def expand(self, key: DenseKey, raw: Any) -> None:
@@ -113,7 +113,7 @@ class DenseProducts:
 
     def batch_gemv(self, hidden: Any, weight: Any, out: Any = None) -> Any:
         """With n_out rows of n_in f32, uploaded for this product alone."""
-        matrix = _floats(weight, "weight")
+        matrix = host_floats(weight, "weight")
         if len(matrix.shape) != 2:
             raise ValueError(f"weight takes 2 dimensions, n_out rows of n_in, not {len(matrix.shape)}.")
         n_out, n_in = matrix.shape
@@ -182,17 +182,8 @@ class _Vectors(NamedTuple):
     rows: Tuple[int, ...]  # the shape without the values: () of one vector
 
 
-def _floats(array: Any, name: str, shape: Optional[Tuple[int, ...]] = None) -> HostView:
-    seen = host_view(array, name)
-    if seen.type_code != "f4":
-        raise TypeError(f"{name} takes elements of type f4, not {seen.type_code}.")
-    if shape is not None and seen.shape != shape:
-        raise ValueError(f"{name} takes the shape {shape}, not {seen.shape}.")
-    return seen
-
-
 def _vectors(hidden: Any, n_in: int) -> _Vectors:
-    seen = _floats(hidden, "hidden")
+    seen = host_floats(hidden, "hidden")
     if len(seen.shape) not in (1, 2) or seen.shape[-1] != n_in:
         raise ValueError(f"hidden takes one vector or rows of {n_in} values, not the shape "
                          f"{seen.shape}.")
@@ -202,7 +193,7 @@ def _vectors(hidden: Any, n_in: int) -> _Vectors:
 def _results(out: Any, given: _Vectors, n_out: int) -> Tuple[Any, HostView]:
     shape = (*given.rows, n_out)
     results = numpy.empty(shape, numpy.float32) if out is None else out
-    places = _floats(results, "out", shape)
+    places = host_floats(results, "out", shape)
     if places.read_only:
         raise ValueError("out is written to, and the array is read-only.")
     return results, places

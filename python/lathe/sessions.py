@@ -2,12 +2,13 @@
 
 import dataclasses
 import math
+import numbers
 import operator
 from types import TracebackType
-from typing import Any, Callable, Iterable, Iterator, List, Mapping, Optional, Sequence, Type
+from typing import Any, Callable, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type
 
 from lathe import _lathe
-from lathe.arrays import addresses_of, current_device, current_stream, stream_handle
+from lathe.arrays import addresses_of, current_device, current_stream, host_floats, stream_handle
 from lathe.kernels import Device
 from lathe.progress import Progress, progress_call
 
@@ -19,19 +20,29 @@ Cancel = Callable[[], object]
 
 LEGACY_STREAM = 1  # CU_STREAM_LEGACY, for 0 would be a stream of the session's own
 TOKENS_AT_ONCE = 8  # of stream(): what is decoded ahead of the caller
+# Of a KV cache of atoms, as lathe/c/engine.h has them.
+MOST_ATOMS, MOST_TERMS = 65536, 64
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class KvAtoms:
     """A KV cache that keeps each key and each value of a head as a sum of atoms (docs/services.md).
 
-    count: of a table, 1 to 65536. terms: atoms of a sum, 1 to 64. values: atoms that are 1 long, f32 on
-    the host, of the shape (count, head_dim), or (layers, 2, count, head_dim): those of each layer's
-    keys and values. None is the axes, then random directions, which know nothing of the model."""
+    count: of a table, 1 to 65536. terms: atoms of a sum, 1 to 64. values: atoms that are 1 long, a
+    contiguous array of f32 on the host, of the shape (count, head_dim), or (layers, 2, count, head_dim):
+    those of each layer's keys and values. It is read while a session is opened. None is the axes, then
+    random directions, which know nothing of the model."""
 
     count: int
     terms: int = 8
     values: Any = None
+
+    def __post_init__(self) -> None:
+        for name, number, most in (("count", self.count, MOST_ATOMS), ("terms", self.terms, MOST_TERMS)):
+            if not isinstance(number, numbers.Integral):
+                raise TypeError(f"{name} is a whole number, not a {type(number).__name__}.")
+            if not 1 <= number <= most:
+                raise ValueError(f"{name} is 1 to {most}, not {number}.")
 
 
 class Session(_lathe.Session):
@@ -73,8 +84,7 @@ class Session(_lathe.Session):
                              chunk_number(chunk), limit_milliseconds(wait_limit), device, handle,
                              part, parity, time_steps, told, cancel,
                              addresses_of(arrays, device), arrays, tuning,
-                             atoms.count if atoms else None, atoms.terms if atoms else 0,
-                             atoms.values if atoms else None)
+                             None if atoms is None else atoms_given(atoms, model.head_dim))
 
     def __enter__(self) -> "Session":
         return self
@@ -165,6 +175,24 @@ def limit_milliseconds(seconds: Optional[float]) -> int:
     if not seconds > 0:
         raise ValueError("A wait limit is above 0; math.inf is for ever.")
     return -1 if math.isinf(seconds) else max(1, round(1000 * seconds))
+
+
+def atoms_given(atoms: KvAtoms, head_dim: int) -> Tuple[int, int, int, int]:
+    """What the library takes for it: count, terms, and of the values the address and how many there are.
+    How many layers there are is checked by the library, which knows the part."""
+    if not isinstance(atoms, KvAtoms):
+        raise TypeError(f"atoms takes KvAtoms, not a {type(atoms).__name__}.")
+    count, terms = operator.index(atoms.count), operator.index(atoms.terms)
+    if atoms.values is None:
+        return count, terms, 0, 0
+    seen = host_floats(atoms.values, "values")
+    table = count, head_dim
+    if seen.shape != table and (len(seen.shape) != 4 or seen.shape[1:] != (2, *table)):
+        raise ValueError(f"values takes the shape {table} or (layers, {', '.join(map(str, (2, *table)))}), "
+                         f"not {seen.shape}.")
+    if seen.bytes == 0:  # which the library would take for no values
+        raise ValueError("values is empty.")
+    return count, terms, seen.address, seen.bytes // 4
 
 
 def _check_count(count: int) -> None:

@@ -10,6 +10,9 @@ import lathe
 from lathe import _lathe, arrays, kernels
 from lathe.progress import ProgressBar
 
+# NumPy's own __dlpack__ takes max_version from there on.
+needs_versions = pytest.mark.skipif(numpy.lib.NumpyVersion(numpy.__version__) < "2.1.0",
+                                    reason="NumPy before 2.1 makes no versioned DLPack capsules")
 KEY = lathe.Key("gemv.q8_0.k256.n8.w4")
 BYTES = KEY.parameters[0].bytes
 
@@ -69,7 +72,8 @@ def buffers():
             numpy.zeros(8, numpy.float32)]
 
 
-@pytest.mark.parametrize("kind", [OnDevice, OnlyDlpack, OnlyVersionedDlpack])
+@pytest.mark.parametrize("kind", [
+    OnDevice, OnlyDlpack, pytest.param(OnlyVersionedDlpack, marks=needs_versions)])
 def test_addresses_go_to_the_launch_in_order(kernel, kind):
     hosts = buffers()
     kernel.launch(*map(kind, hosts))
@@ -108,6 +112,7 @@ def test_what_would_go_wrong_on_the_gpu_is_refused(kernel):
         kernel.launch(1, 2)
 
 
+@needs_versions
 def test_what_dlpack_says_is_read_only_is_read_and_not_written_to(kernel):
     weights, x, y = buffers()
     for array in (x, y):
@@ -154,11 +159,19 @@ def test_density(shape, strides, dense):
 
 def test_a_capsule_is_read():
     array = numpy.arange(6, dtype=numpy.int32).reshape(2, 3)
+    address, shape, strides, *rest = _lathe.read_capsule(array.__dlpack__())
+    assert (address, shape, *rest) == (array.ctypes.data, (2, 3), "i4", False, False)
+    assert strides in ((3, 1), None)  # None of NumPy before 2.1, where there are no gaps
+
+
+@needs_versions
+def test_a_versioned_capsule_is_read():
+    array = numpy.arange(6, dtype=numpy.int32).reshape(2, 3)
     seen = array.ctypes.data, (2, 3), (3, 1), "i4"
-    assert _lathe.read_capsule(array.__dlpack__()) == (*seen, False)
-    assert _lathe.read_capsule(array.__dlpack__(max_version=(1, 0))) == (*seen, False)
+    assert _lathe.read_capsule(array.__dlpack__(max_version=(1, 0))) == (*seen, False, False)
+    assert _lathe.read_capsule(array.__dlpack__(max_version=(1, 0), copy=True))[-1] is True
     array.flags.writeable = False
-    assert _lathe.read_capsule(array.__dlpack__(max_version=(1, 0))) == (*seen, True)
+    assert _lathe.read_capsule(array.__dlpack__(max_version=(1, 0))) == (*seen, True, False)
 
 
 # In pure C, so that a capsule can have what no library makes: no strides, an offset, a later version.
@@ -186,17 +199,73 @@ def test_a_capsule_without_strides_with_an_offset_and_of_a_later_version():
     lengths = (ctypes.c_int64 * 2)(4, 5)
     tensor = Tensor(data=4096, ndim=2, code=2, bits=32, lanes=1, shape=lengths, byte_offset=64)
     seen = 4160, (4, 5), None, "f4"
-    assert _lathe.read_capsule(capsule_of(tensor, b"dltensor")) == (*seen, False)
-    versioned = VersionedTensor(major=1, minor=9, flags=0xFFFE, tensor=tensor)
-    assert _lathe.read_capsule(capsule_of(versioned, b"dltensor_versioned")) == (*seen, False)
-    versioned.flags = 1
-    assert _lathe.read_capsule(capsule_of(versioned, b"dltensor_versioned")) == (*seen, True)
+    assert _lathe.read_capsule(capsule_of(tensor, b"dltensor")) == (*seen, False, False)
+    versioned = VersionedTensor(major=1, minor=9, tensor=tensor)
+    for flags, said in ((0xFFFC, (False, False)), (1, (True, False)), (2, (False, True)),
+                        (3, (True, True))):
+        versioned.flags = flags
+        assert _lathe.read_capsule(capsule_of(versioned, b"dltensor_versioned")) == (*seen, *said)
     versioned.major = 2
     with pytest.raises(ValueError, match="version 2.9, and 1 is known"):
         _lathe.read_capsule(capsule_of(versioned, b"dltensor_versioned"))
     for wrong in (capsule_of(tensor, b"used_dltensor"), 7):
         with pytest.raises((ValueError, TypeError)):
             _lathe.read_capsule(wrong)
+
+
+class Produced(OnlyDlpack):
+    """256 f32 by a capsule of DLPack 1, whose flags are said."""
+
+    def __init__(self, flags, device_type):
+        super().__init__(numpy.zeros(256, numpy.float32))
+        self.lengths, self.device_type = (ctypes.c_int64 * 1)(256), device_type
+        self.held = VersionedTensor(major=1, flags=flags, tensor=Tensor(
+            data=self.array.ctypes.data, ndim=1, code=2, bits=32, lanes=1, shape=self.lengths))
+
+    def __dlpack_device__(self):
+        return self.device_type, self.device
+
+    def __dlpack__(self, *, stream=None, max_version=None):
+        return capsule_of(self.held, b"dltensor_versioned")
+
+
+class OnHost(Produced):
+    __cuda_array_interface__ = property()  # hasattr() says no
+
+    def __init__(self, flags):
+        super().__init__(flags, arrays.DLPACK_CPU)
+
+
+def test_what_was_copied_to_be_handed_over_is_refused(kernel):
+    refuse(kernel, ValueError, "The Produced was copied to be handed over",
+           x=Produced(2, arrays.DLPACK_CUDA))
+    with pytest.raises(ValueError, match="^values was copied to be handed over"):
+        arrays.host_view(OnHost(2), "values")
+    whole = OnHost(0)
+    assert arrays.host_view(whole, "values").address == whole.array.ctypes.data
+    weights = buffers()[0]
+    x = Produced(0, arrays.DLPACK_CUDA)
+    kernel.launch(OnDevice(weights), x, 1024)
+    assert kernel.loaded.launches == [([weights.ctypes.data, x.array.ctypes.data, 1024], 0)]
+
+
+def test_what_a_producer_raises_is_not_taken_for_its_age(kernel):
+    class Failing(OnlyDlpack):
+        def __dlpack__(self, *, stream=None, max_version=None):
+            if max_version is not None:
+                raise TypeError("no elements of bfloat16 here")
+            return super().__dlpack__(stream=stream)
+
+    class WithoutWords(OnlyDlpack):
+        def __dlpack__(self, **options):
+            if "max_version" in options:
+                raise TypeError("__dlpack__() takes no keyword arguments")  # as C functions say it
+            return super().__dlpack__(**options)
+
+    array = numpy.zeros(256, numpy.float32)
+    refuse(kernel, TypeError, "no elements of bfloat16 here", x=Failing(array))
+    kernel.launch(256, WithoutWords(array), 1024)
+    assert kernel.loaded.launches == [([256, array.ctypes.data, 1024], 0)]
 
 
 def test_a_bar_is_drawn_on_a_terminal(monkeypatch):

@@ -50,15 +50,53 @@ def test_keys_and_values_may_be_sums_of_atoms(open_session):
     session.feed(PROMPT)
     for values in everything(session, 3):
         assert (values != 0).sum() == values.shape[0] * session.kv_heads * 3
-    of_layers = open_session(atoms=lathe.KvAtoms(width, 3, numpy.tile(axes, (vectors, 1))))
+    of_layers = open_session(
+        atoms=lathe.KvAtoms(width, 3, numpy.tile(axes, (plain.layers, 2, 1, 1))))
     of_layers.feed(PROMPT)
     assert numpy.array_equal(of_layers.logits(), session.logits())
     assert open_session(atoms=lathe.KvAtoms(100)).kv_bytes == session.kv_bytes // 3 * 8
-    for wrong, words in ((lathe.KvAtoms(width + 1, 3, axes), "values were given"),
-                         (lathe.KvAtoms(width, 3, 2 * axes), "atom 0 is 2 long"),
-                         (lathe.KvAtoms(0), "0 atoms")):
+    more = numpy.tile(axes, (plain.layers + 1, 2, 1, 1))
+    for wrong, words in ((lathe.KvAtoms(width, 3, more), "values were given"),
+                         (lathe.KvAtoms(width, 3, 2 * axes), "atom 0 is 2 long")):
         with pytest.raises(lathe.Error, match=words):
             open_session(atoms=wrong)
+
+
+def test_a_cache_of_atoms_has_counts_within_their_range():
+    for count, terms, words in ((0, 3, "count is 1 to 65536, not 0"), (65537, 3, "count is 1 to"),
+                                (-1, 3, "count is 1 to"), (64, 0, "terms is 1 to 64, not 0"),
+                                (64, 65, "terms is 1 to"), (64, -1, "terms is 1 to")):
+        with pytest.raises(ValueError, match=words):
+            lathe.KvAtoms(count, terms)
+    for count, terms, words in ((None, 3, "count is a whole number, not a NoneType"),
+                                (2.0, 3, "count is a whole"), (64, None, "terms is a whole number")):
+        with pytest.raises(TypeError, match=words):
+            lathe.KvAtoms(count, terms)
+    assert lathe.KvAtoms(65536, 64).terms == 64 and lathe.KvAtoms(numpy.int64(1), 1).count == 1
+
+
+def test_atoms_of_another_kind_or_shape_are_refused(open_session):
+    plain = open_session()
+    width, layers = plain.head_dim, plain.layers
+    axes = numpy.eye(width, dtype=numpy.float32)
+    wide = numpy.zeros((width, 2 * width), numpy.float32)
+    for error, words, values in (
+            (TypeError, "values is no array, but a list", axes.tolist()),
+            (TypeError, "values takes elements of type f4, not f8", axes.astype(numpy.float64)),
+            (ValueError, "values is not contiguous", wide[:, ::2]),
+            (ValueError, "values takes the shape", axes[:0]),
+            (ValueError, "values takes the shape", axes[:-1]),
+            (ValueError, "values takes the shape", axes.reshape(-1)),
+            (ValueError, "values takes the shape", numpy.tile(axes, (2 * layers, 1, 1))),
+            # As many values as those of all layers, and otherwise in order.
+            (ValueError, "values takes the shape", numpy.tile(axes, (1, 2 * layers))),
+            (ValueError, "values is empty", numpy.zeros((0, 2, width, width), numpy.float32))):
+        with pytest.raises(error, match=words):
+            open_session(atoms=lathe.KvAtoms(width, 3, values))
+    for falsy in (0, (), False):
+        with pytest.raises(TypeError, match="atoms takes KvAtoms, not a"):
+            open_session(atoms=falsy)
+    assert lathe.KvAtoms(width, 3, axes) != lathe.KvAtoms(width, 3, axes)  # by identity
 
 
 def test_a_snapshot_is_returned_to(open_session):
