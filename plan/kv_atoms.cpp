@@ -22,7 +22,7 @@ Error refused(std::string why) {
 // The same numbers on every machine: SplitMix64.
 class Numbers {
  public:
-  // Of about a normal distribution: a sum of twelve even ones.
+  // Of about a normal distribution: a sum of twelve uniform ones.
   double normal() {
     double sum = -6;
     for (int i = 0; i < 12; ++i) sum += static_cast<double>(bits() >> 11) * 0x1p-53;

@@ -164,8 +164,12 @@ std::string Plan::to_json() const {
   Json json;
   json["model"] = lathe::to_json(spec);
   json["options"] = {{"context", options.context},
-                     {"kv", kv_text()},
+                     {"kv", options.atoms.count > 0 ? "atoms" : row(options.kv).name},
                      {"attention_splits", options.attention_splits}};
+  if (options.atoms.count > 0) {
+    json["options"]["atoms"] = options.atoms.count;
+    json["options"]["terms"] = options.atoms.terms;
+  }
   json["counts"] = lathe::to_json(counts());
   json["arena_bytes"] = arena_bytes;
   json["kv_bytes_per_layer"] = kv_bytes_per_layer();

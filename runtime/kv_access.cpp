@@ -16,6 +16,8 @@
 namespace lathe {
 namespace {
 
+constexpr int kMostHeadDim = 256;  // of a cache of atoms
+
 KernelKey heads_of(const Plan& plan) {
   KernelKey key;
   key.format = plan.options.kv;
@@ -146,7 +148,7 @@ Result<void> KvAccess::check_range(const KvRange& range, std::size_t values) con
 void KvAccess::unpack(KvPart part, int layer, std::byte* rows, int positions, float* values) const {
   const KernelKey key = heads_of(plan_);
   const float* atoms = atoms_of(plan_, part, layer);
-  double sum[256];
+  double sum[kMostHeadDim];
   for (int p = 0; p < positions; ++p) {
     for (int head = 0; head < key.kv_heads; ++head, values += key.head_dim) {
       if (!atoms) {

@@ -57,10 +57,12 @@ Result<void> SessionBase::hold_to_oracles(const SessionOptions& options) {
   SessionOptions oracles;
   oracles.executor = ExecutorKind::cpu;
   oracles.plan = plan_.options;
+  oracles.plan.atoms = options.plan.atoms;  // whose values are the plan's tables by now
   oracles.plan.context = std::min(kTokens, plan_.options.context);
   // Of a cache in q8_0 only the fused plan has oracles.
   if (oracles.plan.kv != Format::q8_0) oracles.plan.fusion = Fusion::none;
   oracles.plan.tuning.clear();  // of the session's kernels, which may be others
+  oracles.plan.measured.reset();
   oracles.threads = options.threads;
   LATHE_ASSIGN(Plan plan, build_session_plan(*file_, oracles.plan));
   LATHE_ASSIGN(const std::unique_ptr<Session> expected,

@@ -8,7 +8,9 @@ namespace lathe::verification {
 
 void fill_words(Bytes& bytes, Random& random, const KernelCase& c, int first) {
   const std::int64_t words = std::int64_t{c.key.kv_heads} * c.key.terms;
-  const float size = 1 / std::sqrt(static_cast<float>(c.key.terms));
+  // Vectors as long as those of other caches.
+  const float size =
+      std::sqrt(static_cast<float>(c.key.head_dim) / static_cast<float>(c.key.terms));
   for (std::int64_t i = first * words; i < (c.position + 1) * words; ++i) {
     const int end = random.below(2) ? 0 : c.key.atoms - 1;
     const auto id =

@@ -16,6 +16,12 @@ double product(const double* x, const float* atom, int head_dim) {
   return sum;
 }
 
+// What is finite stays so.
+std::uint16_t coefficient_word(double product) {
+  if (std::isfinite(product)) product = std::clamp(product, -65504.0, 65504.0);
+  return f32_to_f16(static_cast<float>(product));
+}
+
 }  // namespace
 
 double coefficient_of(std::uint32_t word) {
@@ -53,8 +59,7 @@ void encode_vector(const KernelKey& key, const float* x, const float* table, std
       if (size > best) best = size, id = atom;
     }
     const float* chosen = table + std::int64_t{id} * d;
-    const std::uint16_t coefficient =
-        f32_to_f16(static_cast<float>(product(left.data(), chosen, d)));
+    const std::uint16_t coefficient = coefficient_word(product(left.data(), chosen, d));
     words[term] = atom_word(static_cast<std::uint32_t>(id), coefficient);
     for (int e = 0; e < d; ++e)
       left[static_cast<std::size_t>(e)] -=

@@ -32,7 +32,8 @@ LATHE_DEVICE Best warp_best(Best best) {
   return best;
 }
 
-// The block's best, valid in thread 0. `shared` holds one pair per warp.
+// The block's best, in all threads. `shared` holds one pair per warp; a barrier must come before it
+// is used again.
 LATHE_DEVICE Best block_best(Best best, u8* shared, int warps) {
   best = warp_best(best);
   if (warps == 1) return best;

@@ -55,6 +55,15 @@ LATHE_DEVICE Best best_atom(const f32* residual, const f32* table, int head_dim,
   return block_best(best, bests, warps);
 }
 
+// A product as a coefficient in f16. What is too great for one is its greatest: the next terms take
+// the rest. Infinity and NaN stay.
+LATHE_DEVICE u32 atom_coefficient(f32 product) {
+  const f32 most = 65504.0f, finite = 3.40282347e38f;
+  const f32 size = product < 0 ? -product : product;
+  if (size > most && size <= finite) product = product < 0 ? -most : most;
+  return f32_to_f16(product);
+}
+
 // A block for each vector: keys in row 0 of the grid, values in row 1. What no atom can be chosen
 // for has a NaN in it: its coefficients are NaN, and so is what is read again.
 LATHE_OP kv_append_atoms(const f32* k, const f32* v, const i32* position, const f32* k_atoms,
@@ -79,7 +88,7 @@ LATHE_OP kv_append_atoms(const f32* k, const f32* v, const i32* position, const 
     const Best best = best_atom(residual, table, head_dim, atoms, bests, warps);
     const int id = best.index == no_best().index ? 0 : best.index;
     const f32* atom = table + static_cast<i64>(id) * head_dim;
-    const u32 coefficient = f32_to_f16(atom_dot(residual, atom, head_dim));
+    const u32 coefficient = atom_coefficient(atom_dot(residual, atom, head_dim));
     block_barrier();
     LATHE_UNROLL(1)
     for (int step = 0; step < ceil_div(head_dim, threads); ++step) {

@@ -4,7 +4,8 @@
 //
 // A warp reads an entry for all its rows of a page, or the entries of a tile at once, a lane each.
 //
-// Ops on a KV cache are there twice, by kPaged: NAME, whose `pages` is null, and NAME_paged.
+// attention, kv_append, append_tokens, attend_tokens and attend_rows are there twice, by kPaged:
+// NAME, whose `pages` is null, and NAME_paged.
 #pragma once
 
 #include "isa/isa.h"

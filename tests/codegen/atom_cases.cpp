@@ -1,4 +1,6 @@
 // Owns the shapes of kernels whose keys and values are sums of atoms.
+#include <iterator>
+
 #include "tests/codegen/case_lists.h"
 
 namespace lathe::testing {
@@ -24,7 +26,7 @@ void atoms_append_cases(const Family& family, Cases& out) {
     c.key.warps = turn(kWarps, i);
     c.position = position;
     c.capacity = position + 1 + i % 2;
-    c.values = turn(kValues, i);
+    c.values = turn(kValues, i / static_cast<int>(std::size(kAtoms)));
     out.push_back(c);
     ++i;
   };
@@ -32,7 +34,9 @@ void atoms_append_cases(const Family& family, Cases& out) {
     for (int repeat = 0; repeat < 4; ++repeat)
       add(head_dim, turn(kAtoms, i), turn(kTerms, i), turn({0, 1, 31, 200}, i));
   add(64, 128, kMostTerms, 5);
+  out.back().values = Values::random;
   add(4, kMostAtoms, 2, 4095);
+  out.back().values = Values::random;
 }
 
 void atoms_attention_cases(const Family& family, Cases& out) {
@@ -59,7 +63,8 @@ void atoms_attention_cases(const Family& family, Cases& out) {
   constexpr int kWindows[] = {0, 0, 1, 32, 0, 33, 100};
   for (int head_dim : {2, 32, 64, 80, 96, 128, 256, 18, 250})
     for (int group : {1, 2, 4, 7, 9})
-      add(head_dim, group, turn(kAtoms, i), turn(kTerms, i), turn(kWindows, i));
+      add(head_dim, group, turn(kAtoms, i), turn(kTerms, i),
+          turn(kWindows, i / static_cast<int>(std::size(kAtoms))));
   add(64, 3, 128, kMostTerms, 0);
   add(2, 1, kMostAtoms, 2, 0);
 }

@@ -109,7 +109,13 @@ TEST(KvAtoms, NanNeverWinsAndIsNotLost) {
   // Both products are infinite, and what is left is no number.
   const std::uint32_t infinite = atom_word(0, 0x7c00);
   EXPECT_EQ(words_of({kInfinity, 1}, {1, 1, 1, 0}, 2), (Words{infinite, none}));
-  EXPECT_EQ(words_of({1e6f, 0}, axes(2), 1), (Words{infinite}));
+}
+
+TEST(KvAtoms, WhatIsTooGreatForAWordIsSharedOut) {
+  const std::uint32_t most = atom_word(0, 0x7bff);
+  EXPECT_EQ(words_of({1e6f, 0}, axes(2), 1), (Words{most}));
+  EXPECT_EQ(words_of({131009, 0}, axes(2), 3), (Words{most, most, word(0, 1)}));
+  EXPECT_EQ(words_of({0, -1e5f}, axes(2), 2), (Words{atom_word(1, 0xfbff), word(1, 65504 - 1e5f)}));
 }
 
 TEST(KvAtoms, TheLastOfTheMostIsFound) {

@@ -15,6 +15,7 @@
 namespace lathe {
 namespace {
 
+using testing::all_families;
 using testing::PlanInterpreter;
 using testing::ReferenceModel;
 using testing::TinyModel;
@@ -61,11 +62,6 @@ double greatest_error(const TinyModel& model, const TinyModel& other, const Plan
 void expect_same_logits(const TinyModel& model, const PlanOptions& options, double bound) {
   EXPECT_LT(greatest_error(model, model, options), bound)
       << model.architecture << " in " << row(model.weights).name;
-}
-
-std::vector<TinyModel> all_families() {
-  return {testing::tiny_llama(), testing::tiny_qwen2(), testing::tiny_qwen3(),
-          testing::tiny_gemma3()};
 }
 
 PlanOptions with_cache(Format format) {

@@ -49,8 +49,9 @@ typedef struct lathe_snapshot_info {
   size_t struct_size;
   const int32_t* tokens;
   int32_t length;
-  int32_t kv_format;  // LATHE_KV_...
-  int64_t bytes;      // of its keys and values
+  int32_t
+      kv_format;  // LATHE_KV_...; LATHE_KV_F32 of a cache of atoms, whose words are `bytes` long
+  int64_t bytes;  // of its keys and values
 } lathe_snapshot_info;
 
 LATHE_API lathe_status lathe_session_snapshot(lathe_session* session, int32_t length,
