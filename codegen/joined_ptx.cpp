@@ -42,6 +42,11 @@ bool begins_item(std::string_view line) {
          !line.starts_with(".address_size");
 }
 
+// An item without what stands before its name: a function may be known to others in one text only.
+std::string_view behind_name(const Item& item) {
+  return item.text.substr(item.text.find(item.name));
+}
+
 std::vector<Item> items_of(std::string_view ptx) {
   std::vector<Item> items;
   bool open = false;
@@ -83,8 +88,9 @@ Result<std::string> joined_ptx(const std::string& kernel, const std::string& fun
   for (const Item& item : theirs) {
     if (item.entry) continue;
     if (const auto own = known(item); own != ours.end()) {
-      if (own->text == item.text || !item.variable) continue;
-      return Error{Code::internal,
+      if (!item.defined && !item.variable) continue;
+      if (behind_name(*own) == behind_name(item)) continue;
+      return Error{Code::compile,
                    fmt::format("Two parts of a kernel define {} differently.", item.name),
                    {}};
     }
@@ -105,7 +111,7 @@ Result<std::string> joined_ptx(const std::string& kernel, const std::string& fun
     if (!item.text.starts_with(kExternal)) continue;
     if (std::ranges::none_of(theirs,
                              [&](const Item& of) { return of.defined && of.name == item.name; }))
-      return Error{Code::internal,
+      return Error{Code::compile,
                    fmt::format("A kernel calls {}, which no part of it defines.", item.name),
                    {}};
     copy_to(item);

@@ -198,6 +198,10 @@ Result<Program> make_program(std::span<const KernelKey> steps) {
     }
   }
   if (program.matvecs.empty()) return refused("there is no matrix");
+  for (const KernelKey& key : program.attends)
+    if (key.matrix && key.warps != program.warps)
+      return refused(
+          fmt::format("{} has other warps than the products, {}", key.text(), program.warps));
   const Geometry embeds = row(program.embed.type).geometry(program.embed);
   if (embeds.grid_x * embeds.threads > unsigned(program.blocks * program.warps * 32))
     return refused(

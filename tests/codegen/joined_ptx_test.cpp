@@ -62,6 +62,12 @@ TEST(JoinedPtx, IsRefusedWithTheNameAtFault) {
   EXPECT_EQ(refusal(".extern .func f" + kParameters + kShared + kKernel,
                     ".extern .shared .align 8 .b8 shared[];\n" + kCaller + ".func f" + kBody),
             "Two parts of a kernel define shared differently.");
+  const std::string helper = ".func g(\n\t.param .b32 g_param_0\n)\n{\n\tret;\n}\n";
+  std::string other = helper;
+  other.replace(other.find("ret"), 3, "exit");
+  EXPECT_EQ(refusal(".extern .func f" + kParameters + kKernel + helper,
+                    kCaller + ".func f" + kBody + other),
+            "Two parts of a kernel define g differently.");
   // A text that was cut off.
   EXPECT_EQ(refusal(".extern .func f" + kParameters + kKernel, kCaller + ".func f\n{\n"),
             "A kernel calls f, which no part of it defines.");

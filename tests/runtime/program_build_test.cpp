@@ -16,11 +16,11 @@
 namespace lathe::testing {
 namespace {
 
-// Makes no program before `go` is set, or ten seconds have passed.
+// Says when it begins to make a program, and goes on when `go` is set or ten seconds have passed.
 class HeldToolchain final : public Toolchain {
  public:
-  HeldToolchain(std::shared_future<void> go, std::atomic<bool>& in_time)
-      : go_(std::move(go)), in_time_(in_time) {}
+  HeldToolchain(std::promise<void>& begun, std::shared_future<void> go, std::atomic<bool>& in_time)
+      : begun_(begun), go_(std::move(go)), in_time_(in_time) {}
   Result<void> covers(const KernelKey& key, Route route) const override {
     return fake_.covers(key, route);
   }
@@ -30,6 +30,7 @@ class HeldToolchain final : public Toolchain {
     return fake_.emit(key, target, route);
   }
   Result<Ptx> emit(const Program& program, const Target& target) const override {
+    begun_.set_value();
     in_time_ = go_.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
     return fake_.emit(program, target);
   }
@@ -40,17 +41,19 @@ class HeldToolchain final : public Toolchain {
 
  private:
   FakeToolchain fake_;
+  std::promise<void>& begun_;
   std::shared_future<void> go_;
   std::atomic<bool>& in_time_;
 };
 
 TEST(ProgramBuild, PassesWhileTheWeightsAreUploaded) {
   FakeDriver fake;
-  std::promise<void> uploading;
+  std::promise<void> begun, uploading;
+  std::future<void> has_begun = begun.get_future();
   const std::shared_future<void> go = uploading.get_future().share();
   std::atomic<bool> in_time = false;
   Platform platform = fake.platform();
-  platform.toolchain = [&] { return std::make_unique<HeldToolchain>(go, in_time); };
+  platform.toolchain = [&] { return std::make_unique<HeldToolchain>(begun, go, in_time); };
   std::vector<std::string> lines;
   std::mutex mutex;
   SessionOptions options;
@@ -61,13 +64,16 @@ TEST(ProgramBuild, PassesWhileTheWeightsAreUploaded) {
     const std::lock_guard lock(mutex);
     lines.emplace_back(line);
   };
-  bool told = false;
+  bool told = false, early = false;
   options.progress = [&](std::string_view what, std::int64_t, std::int64_t) {
-    if (what == "uploading weights" && !std::exchange(told, true)) uploading.set_value();
+    if (what != "uploading weights" || std::exchange(told, true)) return;
+    early = has_begun.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+    uploading.set_value();
   };
   const auto session = open_session(make_model(), options, platform);
   ASSERT_TRUE(session) << session.error().text();
-  EXPECT_TRUE(in_time);
+  EXPECT_TRUE(early);    // before the upload
+  EXPECT_TRUE(in_time);  // and not in its way
   const SessionReport& report = (*session)->report();
   EXPECT_EQ(report.executor, "mega");
   EXPECT_GT(report.build_wait_seconds, 0);
