@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <locale>
 #include <map>
 #include <sstream>
 
@@ -27,6 +28,7 @@ Error refuse(int line, std::string_view why) {
 
 Result<MeasuredTuning> parse_line(int number, const std::string& line) {
   std::istringstream in(line);
+  in.imbue(std::locale::classic());  // whatever the program's is
   MeasuredTuning out;
   std::string format, rest;
   TuningClass& of = out.of;
@@ -67,9 +69,10 @@ TuningClass tuning_class(const GgufFile& file, const ModelSpec& spec, const GpuP
   return out;
 }
 
-std::span<const MeasuredTuning> measured_tunings() {
+Result<std::span<const MeasuredTuning>> measured_tunings() {
   static const Result<std::vector<MeasuredTuning>> tunings = parse_measured_tunings(kMeasured);
-  return tunings ? std::span<const MeasuredTuning>(*tunings) : std::span<const MeasuredTuning>();
+  if (!tunings) return tunings.error();
+  return std::span<const MeasuredTuning>(*tunings);
 }
 
 Result<std::vector<MeasuredTuning>> parse_measured_tunings(std::string_view text) {

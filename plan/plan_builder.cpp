@@ -195,6 +195,11 @@ Result<Plan> build(const GgufFile& file, const ModelSpec& spec, const PlanOption
                                                 : add_decoder_steps(file, plan));
   if (plan.whole) LATHE_TRY(check_all_used(file, plan));
   LATHE_TRY(check_steps(plan));
+  LATHE_ASSIGN(const TuningOverrides tuning, tuning_of(options));
+  if (options.blocks == 0 && tuning.blocks)
+    plan.choices.push_back({"blocks", fmt::format("{}", *tuning.blocks),
+                            tuning.blocks_measured ? kFastestMeasured : "as it was set",
+                            !tuning.blocks_measured});
   return plan;
 }
 

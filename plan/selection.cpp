@@ -31,7 +31,7 @@ std::string norm(KernelKey& key, const Given&) {
 
 std::string atoms(KernelKey& key, const Given&) {
   key.warps = kAtomWarps;
-  return "a block for each key and each value; sixteen warps have 128 registers a thread";
+  return "a block for each key and each value, of sixteen warps; not measured";
 }
 
 std::string attention(KernelKey& key, const Given& given) {
@@ -237,7 +237,7 @@ Selector::Selector(const PlanOptions& options) : gpu_(options.gpu) {
     std::erase_if(set_, [&](const TuningOverride& given) {
       return given.type == type && given.field->integer == kSplits;
     });
-    set_.push_back({type, &*splits, options.attention_splits});
+    set_.insert(set_.begin(), {type, &*splits, options.attention_splits});
   }
 }
 
@@ -245,10 +245,11 @@ KernelKey Selector::tuned(const KernelKey& shape, int positions) {
   const auto [known, is_new] = tuned_.try_emplace({shape, positions}, shape);
   if (!is_new) return known->second;
   Result<Tuned> tuned = select_tuning(shape, gpu_, set_, positions);
-  if (!tuned) {
-    std::vector<TuningOverride> set = set_;
-    std::erase_if(set, [](const TuningOverride& given) { return given.measured; });
-    if (set.size() < set_.size()) tuned = select_tuning(shape, gpu_, set, positions);
+  // What was measured follows what was set: from the end on, until the rest is possible.
+  std::vector<TuningOverride> left = set_;
+  while (!tuned && !left.empty() && left.back().measured) {
+    left.pop_back();
+    tuned = select_tuning(shape, gpu_, left, positions);
   }
   if (!tuned) {
     if (refused_) refused_ = tuned.error();

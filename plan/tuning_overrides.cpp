@@ -139,7 +139,8 @@ Result<TuningOverrides> tuning_of(const PlanOptions& options) {
   LATHE_ASSIGN(TuningOverrides out, parse_tuning(options.tuning));
   LATHE_ASSIGN(TuningOverrides measured, parse_tuning(options.measured.value_or("")));
   out.measured_executor = std::move(measured.executor);
-  if (!out.blocks) out.blocks = measured.blocks;
+  out.blocks_measured = !out.blocks && measured.blocks;
+  if (out.blocks_measured) out.blocks = measured.blocks;
   for (TuningOverride& word : measured.kernels) {
     if (std::ranges::any_of(out.kernels,
                             [&](const TuningOverride& set) { return set.names(word); }))

@@ -28,7 +28,8 @@ struct TuningOverrides {
   std::vector<TuningOverride> kernels;  // each field of a type once
   std::optional<Fusion> fusion;
   std::optional<int> blocks;  // in place of the GPU's multiprocessors
-  std::string executor;       // a name that the runtime knows or refuses; empty: not set
+  bool blocks_measured = false;
+  std::string executor;  // a name that the runtime knows or refuses; empty: not set
   std::string measured_executor;
 };
 

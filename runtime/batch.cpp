@@ -157,6 +157,7 @@ Result<std::unique_ptr<Batch>> open_batch(std::shared_ptr<const GgufFile> file,
   wanted.fusion = Fusion::automatic;
   wanted.sequences = options.sequences;
   wanted.kv_pages = options.kv_pages;
+  if (!wanted.measured) wanted.measured = "";  // the table is of single sequences
   LATHE_ASSIGN(Plan plan, plan_for(*device, *file, wanted));
   if (plan.options.fusion != Fusion::full)
     return Error{

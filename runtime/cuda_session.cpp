@@ -381,7 +381,7 @@ Result<std::unique_ptr<Session>> open_cuda_session(std::shared_ptr<const GgufFil
                                                    const Platform& platform) {
   LATHE_TRY(check_stream_has_context(options));
   LATHE_ASSIGN(std::shared_ptr<DeviceImpl> device, device_for(options, platform));
-  LATHE_ASSIGN(Plan plan, plan_for(*device, *file, options.plan));
+  LATHE_ASSIGN(Plan plan, plan_for(*device, *file, plan_options(options)));
   LATHE_ASSIGN(ExecutorChoice executor, choose_executor(options.executor, plan));
   auto session =
       std::make_unique<CudaSession>(std::move(file), std::move(plan), std::move(executor),

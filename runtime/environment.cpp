@@ -42,8 +42,7 @@ constexpr EnvironmentVariable kVariables[] = {
      "what is set in place of a choice, as executor=graph,gemv.warps=4 (docs/tuning.md)"},
     {Variable::tuning_table, library, "LATHE_TUNING_TABLE", "file", "the library's",
      "tunings that bench_tune found to be faster than the rules, by GPU and model; counts before "
-     "the "
-     "library's"},
+     "the library's"},
     {Variable::cuda_home, programs, "CUDA_HOME", "folder", "CUDA_PATH",
      "the CUDA toolkit whose bin/ptxas `dump_ptx --assemble` runs"},
     {Variable::cuda_path, programs, "CUDA_PATH", "folder", "/usr/local/cuda", "the same"},

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 #include "lathe/plan/measured_tunings.h"
 #include "plan/selection.h"
@@ -31,14 +32,18 @@ Result<ExecutorKind> executor_of_tuning(const std::string& name) {
 Result<std::vector<MeasuredTuning>> read_tuning_table() {
   const std::string path = read_environment().tuning_table;
   if (path.empty()) return std::vector<MeasuredTuning>();
+  const auto refuse = [&](Error error) {
+    error.message = fmt::format("LATHE_TUNING_TABLE, {}: {}", path, error.message);
+    return error;
+  };
   std::ifstream file(path);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file) return Error{Code::io, fmt::format("LATHE_TUNING_TABLE: {} cannot be read", path), {}};
-  Result<std::vector<MeasuredTuning>> tunings = parse_measured_tunings(text);
-  if (tunings) return tunings;
-  Error error = std::move(tunings).error();
-  error.message = fmt::format("LATHE_TUNING_TABLE, {}: {}", path, error.message);
-  return error;
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) return refuse({Code::io, "it cannot be read", {}});
+  Result<std::vector<MeasuredTuning>> tunings = parse_measured_tunings(text.str());
+  if (!tunings) return refuse(std::move(tunings).error());
+  for (const MeasuredTuning& tuning : *tunings)
+    if (const Result<void> valid = check_tuning(tuning.words); !valid) return refuse(valid.error());
+  return tunings;
 }
 
 Result<void> take_environment(PlanOptions& options) {
@@ -53,7 +58,10 @@ Result<std::string> measured_words(const GgufFile& file, const GpuProfile& gpu) 
   const TuningClass of = tuning_class(file, spec, gpu);
   LATHE_ASSIGN(const std::vector<MeasuredTuning> own, read_tuning_table());
   const MeasuredTuning* found = find_tuning(own, of);
-  if (!found) found = find_tuning(measured_tunings(), of);
+  if (!found) {
+    LATHE_ASSIGN(const auto brought, measured_tunings());
+    found = find_tuning(brought, of);
+  }
   return found ? found->words : std::string();
 }
 
@@ -99,7 +107,7 @@ Result<std::vector<Selected>> choices_of(const GgufFile& file, const SessionOpti
     return std::move(plan.choices);
   }
   LATHE_ASSIGN(const std::shared_ptr<DeviceImpl> device, device_for(options, platform));
-  LATHE_ASSIGN(Plan plan, plan_for(*device, file, options.plan));
+  LATHE_ASSIGN(Plan plan, plan_for(*device, file, plan_options(options)));
   LATHE_ASSIGN(const ExecutorChoice executor, choose_executor(options.executor, plan));
   std::vector<Selected> choices = {executor.told};
   std::ranges::move(plan.choices, std::back_inserter(choices));
@@ -158,10 +166,18 @@ std::vector<Selected> told_of_unused(const PlanOptions& options, std::span<const
   return unused;
 }
 
+PlanOptions plan_options(const SessionOptions& options) {
+  PlanOptions plan = options.plan;
+  if (!plan.measured && options.executor != ExecutorKind::automatic) plan.measured = "";
+  return plan;
+}
+
 Result<Plan> plan_for(const DeviceImpl& device, const GgufFile& file, PlanOptions options) {
   options.gpu = device.profile();
   LATHE_TRY(take_environment(options));
-  if (!options.measured) {
+  if (options.measured) {
+    LATHE_TRY(check_tuning(*options.measured));
+  } else if (options.fusion == Fusion::automatic) {
     LATHE_ASSIGN(options.measured, measured_words(file, options.gpu));
   }
   LATHE_ASSIGN(Plan plan, build_session_plan(file, options));

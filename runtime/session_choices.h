@@ -15,7 +15,11 @@ Result<void> check_tuning(std::string_view text);
 // The same of LATHE_TUNING, which the sentence names.
 Result<void> check_tuning_variable(std::string_view text);
 
-// The plan for this device, set as LATHE_TUNING says where the options set nothing.
+// Those of a session: the table of measured tunings is of sessions whose executor is chosen.
+PlanOptions plan_options(const SessionOptions& options);
+
+// The plan for this device, set as LATHE_TUNING says where the options set nothing, then as the
+// table of measured tunings does where the plan is left to be chosen too.
 // Fusion::automatic takes the fused one where the device can run it and the device's routes make
 // every kernel of it, else the other, with a note that says why. Builds and loads nothing.
 Result<Plan> plan_for(const DeviceImpl& device, const GgufFile& file, PlanOptions options);

@@ -1,8 +1,10 @@
 // bench_tune: with which tuning models decode fastest on this GPU, as the table that sessions read.
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <fstream>
+#include <sstream>
 
 #include "bench/tune/measure.h"
 #include "examples/command_line.h"
@@ -17,8 +19,10 @@ using Tunings = std::vector<MeasuredTuning>;
 // Of the file, empty where there is none.
 Result<Tunings> read_table(const std::string& path) {
   std::ifstream file(path);
-  if (!file) return Tunings();
-  return parse_measured_tunings(std::string(std::istreambuf_iterator<char>(file), {}));
+  if (!file && errno == ENOENT) return Tunings();
+  std::ostringstream text;
+  if (file && text << file.rdbuf()) return parse_measured_tunings(text.str());
+  return Error{Code::io, fmt::format("{} cannot be read", path), {}};
 }
 
 Result<void> write_table(const std::string& path, const Tunings& table) {
@@ -54,14 +58,21 @@ class Tuner {
     if (!options_.table.empty()) {
       LATHE_ASSIGN(table, read_table(options_.table));
     }
+    if (!environment_value(Variable::tuning).value_or("").empty())
+      return Error{Code::invalid_argument,
+                   "LATHE_TUNING is set: what is measured with it is not the rules",
+                   {}};
     LATHE_ASSIGN(options_.session.kernels, open_device(options_.session));
+    Result<void> tuned;
     for (const std::string& model : options_.models) {
-      LATHE_TRY(tune(model, table));
+      tuned = tune(model, table);
+      if (!tuned) break;
       if (!options_.table.empty()) LATHE_TRY(write_table(options_.table, table));
     }
     progress_.clear();
-    if (!options_.table.empty()) return {};
-    return command_line::print(measured_tunings_text(table));
+    // What was measured is told, whatever became of the rest.
+    if (options_.table.empty()) LATHE_TRY(command_line::print(measured_tunings_text(table)));
+    return tuned;
   }
 
  private:
@@ -70,12 +81,12 @@ class Tuner {
     LATHE_ASSIGN(const ModelSpec spec, read_model_spec(*file));
     const TuningClass of = tuning_class(*file, spec, options_.session.kernels->profile());
     say(model);
-    LATHE_ASSIGN(const Found found,
-                 search(
-                     [&](const std::string& words, const std::string& beside) {
-                       return measure(file, options_, watch_, words, beside);
-                     },
-                     [&](const Trial& trial, double by_rules) { tell(trial, by_rules); }));
+    const std::vector<Axis> tried = axes(options_.session.kernels->profile().multiprocessors);
+    const Measure measured = [&](const std::string& words, const std::string& beside) {
+      return measure(file, options_, watch_, words, beside);
+    };
+    const auto told = [&](const Trial& trial, double by_rules) { tell(trial, by_rules); };
+    LATHE_ASSIGN(const Found found, search(tried, measured, told));
     std::erase_if(table, [&](const MeasuredTuning& row) { return row.of == of; });
     if (found.words.empty())
       say("  nothing is faster than the rules");

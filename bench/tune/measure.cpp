@@ -46,7 +46,8 @@ Result<std::optional<Trial>> measure(const std::shared_ptr<const GgufFile>& file
   const Test test = {0, options.gen, options.depth};
   Samples samples;
   LATHE_TRY(measurement.run(test, options.repetitions, samples));
-  if (samples.seconds.empty()) return Error{Code::cancelled, "interrupted", {}};
+  if (samples.seconds.size() < static_cast<std::size_t>(options.repetitions))
+    return Error{Code::cancelled, "interrupted", {}};
   std::vector<double> rates;
   for (const double seconds : samples.seconds) rates.push_back(test.tokens() / seconds);
   const Statistics told = statistics(rates);

@@ -11,8 +11,8 @@
 
 namespace lathe::bench::tune {
 
-// A session with `words` set and nothing else from a table. Nothing where the choices are those
-// with `beside`, or the session cannot be had so; not where both are the same words.
+// A session with `words` as if they stood in a table. Nothing where the choices are those with
+// `beside`; not where both are the same words.
 Result<std::optional<Trial>> measure(const std::shared_ptr<const GgufFile>& file,
                                      const Options& options, const Watch& watch,
                                      const std::string& words, const std::string& beside);

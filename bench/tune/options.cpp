@@ -20,11 +20,11 @@ The rules are measured first, then each executor, then each choice that matters 
 them, each value beside the best so far. What is left at the end is measured once more between the
 rules and the rules, and is a row of the table where it is faster by 1 % and more and no repetition
 was as slow as the rules' median. A row is for a kind of GPU and all models of the same family, sizes
-and format. Words set by LATHE_TUNING stay as they are.
+and format.
 
 The table goes to stdout, or into --table, where rows of other GPUs and models stay; everything else
-goes to stderr. Nobody else should use the GPU meanwhile. Some twelve sessions are opened for a
-model.)";
+goes to stderr. Nobody else should use the GPU meanwhile. A session
+is opened for each: 14 or so for a model, 18 where `graph` is the faster.)";
 
 }  // namespace
 

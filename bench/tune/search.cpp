@@ -2,6 +2,7 @@
 #include "bench/tune/search.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace lathe::bench::tune {
 
@@ -26,23 +27,20 @@ bool is_faster(const Trial& trial, const Trial& than) {
 
 }  // namespace
 
-// Executor first: the others are worth trying only where they matter to it.
-std::span<const Axis> axes() {
-  static const std::vector<Axis> all = {
-      {"executor", nullptr, {"mega", "graph"}},
-      {"matvec.paired", nullptr, {"1", "0"}},
-      {"attend.matrix", nullptr, {"1", "0"}},
-      {"blocks", nullptr, {"32", "48", "66", "96"}},
-      {"attend.splits", nullptr, {"4", "8", "16", "32"}},
-      {"matvec.stages", "graph", {"2", "3", "4", "6", "8"}},
-      {"attention.splits", "graph", {"8", "16", "32", "64"}},
-      {"gemv.warps", "graph", {"2", "4", "8"}},
-      {"gemv.rows", "graph", {"1", "2", "4"}},
-  };
-  return all;
+std::vector<Axis> axes(int multiprocessors) {
+  std::vector<std::string> blocks;
+  for (const int eighths : {2, 3, 4, 6})
+    if (const int some = multiprocessors * eighths / 8; some > 0)
+      blocks.push_back(std::to_string(some));
+  return {{"executor", nullptr, {"mega", "graph"}},
+          {"matvec.paired", nullptr, {"1", "0"}},
+          {"blocks", nullptr, std::move(blocks)},
+          {"matvec.stages", "graph", {"2", "3", "4", "6", "8"}},
+          {"gemv.warps", "graph", {"2", "4", "8"}},
+          {"gemv.rows", "graph", {"1", "2", "4"}}};
 }
 
-Result<Found> search(const Measure& measure,
+Result<Found> search(std::span<const Axis> axes, const Measure& measure,
                      const std::function<void(const Trial&, double by_rules)>& told) {
   const auto measured = [&](const std::string& words) -> Result<Trial> {
     LATHE_ASSIGN(const std::optional<Trial> trial, measure(words, words));
@@ -52,7 +50,7 @@ Result<Found> search(const Measure& measure,
   LATHE_ASSIGN(const Trial rules, measured(""));
   told(rules, rules.rate);
   Trial best = rules;
-  for (const Axis& axis : axes()) {
+  for (const Axis& axis : axes) {
     if (axis.executor && best.executor != axis.executor) continue;
     for (const std::string& value : axis.values) {
       LATHE_ASSIGN(const std::optional<Trial> trial,

@@ -17,7 +17,9 @@ struct Axis {
   const char* executor;  // that it matters to; null: to all
   std::vector<std::string> values;
 };
-std::span<const Axis> axes();
+// Executor first: the others are worth trying only where they matter to it. What is best by the
+// length of the context is not among them: a table has one tuning for all lengths.
+std::vector<Axis> axes(int multiprocessors);
 
 struct Trial {
   std::string words;
@@ -26,7 +28,7 @@ struct Trial {
   double slowest = 0;  // of all repetitions
 };
 
-// Decodes with these words; nothing where they change nothing, or are not possible.
+// Decodes with these words; nothing where they change nothing of what is chosen with `beside`.
 using Measure = std::function<Result<std::optional<Trial>>(const std::string& words,
                                                            const std::string& beside)>;
 
@@ -42,7 +44,7 @@ inline constexpr double kLeastGain = 1.01;
 
 // Takes the axes in their order, each value beside the best so far, and what is left at the end
 // once more between the rules and the rules. `told` hears each trial with the rate of the rules.
-Result<Found> search(const Measure& measure,
+Result<Found> search(std::span<const Axis> axes, const Measure& measure,
                      const std::function<void(const Trial&, double by_rules)>& told);
 
 }  // namespace lathe::bench::tune

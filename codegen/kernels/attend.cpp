@@ -140,7 +140,10 @@ const KernelRow kAttendRow = {
     cost,
     oracle,
     2e-5,
-    "softmax weights carry the score's f32 error, about |score| ulps; scores to 50 allowed for",
+    "softmax weights carry the score's f32 error, about |score| ulps; scores to 50 allowed for. "
+    "With "
+    "matrix the scores are sums of matrix units, which may cut off what a CPU rounds: not seen on "
+    "a GPU",
     no_template,
     0,
     "",

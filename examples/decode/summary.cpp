@@ -70,8 +70,7 @@ std::string line(const Summary& summary) {
   if (!summary.report.assembler.empty())
     text += fmt::format(
         ", {} kernels built and {} from cache in {:.3f} s, waited for {:.3f} s, weights uploaded "
-        "in "
-        "{:.2f} s",
+        "in {:.2f} s",
         summary.report.kernels_built, summary.report.kernels_from_cache,
         summary.report.build_seconds, summary.report.build_wait_seconds,
         summary.report.upload_seconds);

@@ -318,10 +318,10 @@ LATHE_DEVICE int attend_blocks(const AttendNumbers& n, int position, int blocks)
 }
 
 // All of the grid: `block` of `blocks` blocks of `warps` warps; each calls once per token and
-// layer. `shared` is 16-byte aligned, attend_bytes(...) long, used by nothing else between
-// the block barriers before and after the call. Blocks without work do nothing. The new rows are
-// read by other blocks from the next token on: whatever hands over the token must order that.
-// kMatrix: of longer contexts the products are those of the matrix units.
+// layer. `shared` is 16-byte aligned, attend_bytes(...) or attend_matrix_bytes(...) long, used by
+// nothing else between the block barriers before and after the call. Blocks without work do
+// nothing. The new rows are read by other blocks from the next token on: whatever hands over the
+// token must order that. kMatrix: of longer contexts the products are those of the matrix units.
 template <class Kv, bool kMatrix = false>
 LATHE_DEVICE void attend_phase(const Exchange& e, const AttendOperands& o, const AttendNumbers& n,
                                int position, int block, int blocks, int warps, u8* shared) {

@@ -3,11 +3,11 @@
 //
 // A warp takes 16 positions at a time. A lane's bytes of K are operand B of the scores as they lie
 // in the cache, and those of V, paired, operand A of the result; the order of a head's values
-// within a product is free, so nothing goes from lane to lane. Queries and weights are the sum of
-// two f16, which leaves 2^-22 of them. Lane 4g + t has the scores of one head, that of g.
+// within a product is free, so no operand goes from lane to lane. Queries and weights are the sum
+// of two f16, which leaves 2^-22 of them. Lane 4g + t has the scores of one head, that of g.
 //
 // Weights are 2^(score - reference + 12): the reference follows the greatest score only when that
-// is more than 2^3 above it, so that most tiles scale nothing, and the 12 keeps small weights clear
+// is more than 3 above it, so that most tiles scale nothing, and the 12 keeps small weights clear
 // of where f16 ends.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace lathe::dev {
 
-// A warp's part of a softmax.
+// A warp's part of a softmax. kPadded only says for how many heads it is.
 enum : int { kWeightRoom = 12, kWeightSlack = 3 };
 template <int kPadded>
 struct MatrixState {

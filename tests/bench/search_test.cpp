@@ -37,15 +37,14 @@ struct Gpu {
 };
 
 Result<Found> find(Gpu& gpu) {
-  return search(std::ref(gpu), [](const Trial&, double) {});
+  return search(axes(132), std::ref(gpu), [](const Trial&, double) {});
 }
 
 TEST(TuningSearch, KeepsWhatIsFasterAndGoesOnFromThere) {
-  Gpu gpu{
-      .factor = {{"matvec.paired=1", 1.2}, {"attend.splits=8", 1.05}, {"attend.splits=4", 1.02}}};
+  Gpu gpu{.factor = {{"matvec.paired=1", 1.2}, {"blocks=66", 1.05}, {"blocks=49", 1.02}}};
   const Result<Found> found = find(gpu);
   ASSERT_TRUE(found) << found.error().text();
-  EXPECT_EQ(found->words, "matvec.paired=1,attend.splits=8");
+  EXPECT_EQ(found->words, "matvec.paired=1,blocks=66");
   EXPECT_DOUBLE_EQ(found->rate, 126);
   EXPECT_DOUBLE_EQ(found->by_rules, 100);
   EXPECT_EQ(gpu.measured.front(), "");
@@ -78,10 +77,20 @@ TEST(TuningSearch, ChanceIsNoGain) {
 }
 
 TEST(TuningSearch, WhatChangesNothingIsNotMeasured) {
-  Gpu gpu{.not_possible = "attend.splits"};
+  Gpu gpu{.not_possible = "blocks"};
   ASSERT_TRUE(find(gpu));
   for (const std::string& words : gpu.measured)
-    EXPECT_EQ(words.find("attend.splits"), words.npos) << words;
+    EXPECT_EQ(words.find("blocks"), words.npos) << words;
+}
+
+TEST(TuningSearch, TriesFewerBlocksThanThereAreMultiprocessors) {
+  for (const int multiprocessors : {1, 2, 46, 132})
+    for (const Axis& axis : axes(multiprocessors))
+      for (const std::string& value : axis.values)
+        if (axis.name == std::string("blocks")) {
+          EXPECT_GT(std::stoi(value), 0);
+          EXPECT_LT(std::stoi(value), multiprocessors);
+        }
 }
 
 TEST(TuningSearch, AnErrorEndsIt) {
@@ -106,6 +115,11 @@ TEST(TuningSearch, TheProgramTellsWhatItWants) {
   EXPECT_EQ(no_gpu.status, 1);
   EXPECT_EQ(no_gpu.out, "");
   EXPECT_TRUE(no_gpu.err.starts_with("bench_tune: ")) << no_gpu.err;
+  const CommandOutput set =
+      run_command("LATHE_TUNING=fusion=none " + program + " -m " + shell_quoted(model.path()))
+          .value();
+  EXPECT_EQ(set.status, 1);
+  EXPECT_NE(set.err.find("LATHE_TUNING is set"), std::string::npos) << set.err;
 }
 
 }  // namespace

@@ -45,8 +45,8 @@ TEST(MeasuredTunings, AreReadAndWrittenAsText) {
 }
 
 TEST(MeasuredTunings, TheLibrarysOwnCanBeRead) {
-  EXPECT_EQ(parse_measured_tunings(measured_tunings_text(measured_tunings()))->size(),
-            measured_tunings().size());
+  const auto brought = measured_tunings();
+  EXPECT_TRUE(brought) << brought.error().text();
 }
 
 TEST(MeasuredTunings, ALineThatMakesNoSenseIsNamed) {
@@ -104,6 +104,8 @@ TEST(MeasuredTunings, CountWhereNothingIsSet) {
   ASSERT_TRUE(products);
   EXPECT_FALSE(products->set);
   EXPECT_TRUE(products->value.starts_with("blocks 20,")) << products->value;
+  EXPECT_EQ(*find(plan->choices, "blocks"),
+            (Selected{"blocks", "20", "the fastest measured for this model on this GPU", false}));
   EXPECT_TRUE(products->value.ends_with("stages 1")) << products->value;
   EXPECT_TRUE(products->reason.starts_with(
       "the fastest measured for this model on this GPU; the rule says blocks"))
@@ -122,6 +124,11 @@ TEST(MeasuredTunings, WhatIsNotPossibleIsLeftOut) {
   const Result<Plan> plan = build_plan(*tiny_file(), options);
   ASSERT_TRUE(rules && plan) << plan.error().text();
   EXPECT_EQ(plan->choices, rules->choices);
+  // And what is possible beside it is not.
+  options.measured = "matvec.blocks=3,matvec.stages=99";
+  const Result<Plan> other = build_plan(*tiny_file(), options);
+  ASSERT_TRUE(other) << other.error().text();
+  EXPECT_TRUE(find(other->choices, "matvec")->value.starts_with("blocks 3,"));
   options.tuning = "matvec.stages=99";
   EXPECT_FALSE(build_plan(*tiny_file(), options));
 }

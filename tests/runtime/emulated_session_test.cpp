@@ -97,8 +97,10 @@ TEST(EmulatedSession, MegaIsGraphInALongContext) {
   model.head_dim = model.rotary = 128;
   model.context = 300;
   std::vector<std::vector<float>> found;
+  const std::uint64_t seed = verification::fresh_seed();
+  SCOPED_TRACE("seed " + std::to_string(seed));
   for (const ExecutorKind executor : {ExecutorKind::graph, ExecutorKind::mega}) {
-    FakeDriver fake(emulated(9, verification::fresh_seed()));
+    FakeDriver fake(emulated(9, seed));
     SessionOptions options = emulated_options(executor);
     options.plan.kv = Format::f16;
     options.plan.context = model.context;

@@ -85,7 +85,11 @@ TEST_F(TuningTable, OtherModelsAndGpusHaveTheRules) {
 TEST_F(TuningTable, WhatIsSetCountsMore) {
   write(its_class(), "executor=graph,matvec.stages=1");
   const SetVariable table("LATHE_TUNING_TABLE", path_.c_str());
-  EXPECT_EQ((*open(options(ExecutorKind::eager)))->report().executor, "eager");
+  // The table is of sessions whose executor and plan are chosen.
+  const auto eager = open(options(ExecutorKind::eager));
+  ASSERT_TRUE(eager) << eager.error().text();
+  EXPECT_EQ((*eager)->report().executor, "eager");
+  EXPECT_FALSE(choice(**eager, "matvec").value.ends_with("stages 1"));
   SessionOptions wanted = options();
   wanted.plan.tuning = "executor=mega,matvec.stages=2";
   const auto session = open(wanted);
@@ -126,7 +130,19 @@ TEST_F(TuningTable, AFileThatMakesNoSenseIsRefused) {
   const auto missing = open(options());
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code, Code::io);
-  EXPECT_EQ(missing.error().message, "LATHE_TUNING_TABLE: " + path_ + " cannot be read");
+  EXPECT_EQ(missing.error().message, "LATHE_TUNING_TABLE, " + path_ + ": it cannot be read");
+  {
+    const SetVariable folder("LATHE_TUNING_TABLE", folder_.path().c_str());
+    const auto session = open(options());
+    ASSERT_FALSE(session);
+    EXPECT_EQ(session.error().code, Code::io);
+  }
+  for (const char* executor : {"grahp", "cpu", "auto"}) {
+    write(TuningClass{90, 132, "llama", 64, 64}, std::string("executor=") + executor);
+    const auto session = open(options());
+    ASSERT_FALSE(session) << executor;
+    EXPECT_NE(session.error().message.find(executor), std::string::npos) << session.error().text();
+  }
   write("90 132 llama\n");
   const auto wrong = open(options());
   ASSERT_FALSE(wrong);

@@ -212,7 +212,8 @@ typedef struct lathe_session_info {
 // One thing that was chosen; texts are valid while the session is.
 typedef struct lathe_choice {
   size_t struct_size;
-  // The key of a kernel, "executor", "fusion" or "prompts"; "tuning": a word that changed nothing.
+  // The key of a kernel, "executor", "fusion", "blocks" or "prompts"; "tuning": a word that changed
+  // nothing.
   const char* what;
   const char* value;   // "mega", "warps 8, rows 2"
   const char* reason;  // a part of a sentence

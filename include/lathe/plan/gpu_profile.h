@@ -17,7 +17,8 @@ struct GpuProfile {
 
 // One thing that was chosen, for a plan or for a session.
 struct Selected {
-  // The key of a kernel, "executor", "fusion" or "prompts"; "tuning": a word that changed nothing.
+  // The key of a kernel, "executor", "fusion", "blocks" or "prompts"; "tuning": a word that changed
+  // nothing.
   std::string what;
   std::string value;   // "warps 8, rows 2", "mega"
   std::string reason;  // a part of a sentence

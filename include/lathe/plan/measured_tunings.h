@@ -18,7 +18,8 @@
 
 namespace lathe {
 
-// Models that take the same kernels on the same kind of GPU.
+// Models that are taken to decode alike: whatever else differs (vocabulary, heads, KV cache, depth)
+// was measured with one of them.
 struct TuningClass {
   int compute = 0;  // as in GpuProfile
   int multiprocessors = 0;
@@ -33,7 +34,7 @@ TuningClass tuning_class(const GgufFile& file, const ModelSpec& spec, const GpuP
 
 struct MeasuredTuning {
   TuningClass of;
-  std::string words;    // as PlanOptions::tuning, without `fusion`
+  std::string words;    // as PlanOptions::tuning, without `fusion`; not empty
   double rate = 0;      // tokens/s with them
   double by_rules = 0;  // tokens/s without, in the same run
 
@@ -41,7 +42,7 @@ struct MeasuredTuning {
 };
 
 // Those that the library brings along.
-std::span<const MeasuredTuning> measured_tunings();
+Result<std::span<const MeasuredTuning>> measured_tunings();
 
 // A line for each: compute, multiprocessors, family, hidden, ffn, weights, words, both rates, with
 // blanks between them. Lines that begin with # say nothing. invalid_argument: a sentence that names

@@ -124,8 +124,8 @@ struct PlanOptions {
   // count where they are left to be chosen. Empty: a session takes LATHE_TUNING.
   std::string tuning = {};
   // The same words, but those that were measured to be fast (lathe/plan/measured_tunings.h): each
-  // counts where `tuning` has not its name, and is left out where it is not possible. Nothing: a
-  // session on a GPU takes them from the table of tunings.
+  // counts where `tuning` has not its name, and is left out of a kernel that cannot have it.
+  // Nothing: a session on a GPU takes them from the table of tunings.
   std::optional<std::string> measured = {};
   // Positions the KV cache holds, at most what the model was trained for; 0 = kDefaultContext.
   int context = 0;

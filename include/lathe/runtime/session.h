@@ -73,7 +73,9 @@ struct SessionOptions {
   // take the same few tokens, and what comes out must have at least this cosine, up to 1; else
   // Code::internal with both figures. Takes the CPU a pass of the whole model for each token.
   double parity = 0;
-  // Asked after each kernel and each weight while the session opens: true ends it, Code::cancelled.
+  // Asked after each kernel and each weight while the session opens: true ends it, Code::cancelled,
+  // when the persistent kernel, which is built on a thread of its own, has come out of the
+  // compiler.
   std::function<bool()> cancelled = {};
 };
 
@@ -88,6 +90,8 @@ struct SessionReport {
   CacheCounts cache;  // of the device, up to the end of open()
   // From the beginning until all kernels are built and loaded; of that, how long the opening did
   // nothing else. The rest passes while the weights are uploaded.
+  // Until the last kernel was built and loaded. The persistent kernel is built while weights are
+  // uploaded: its part of this is that of upload_seconds too, but for what was waited for it then.
   double build_seconds = 0;
   double build_wait_seconds = 0;
   double upload_seconds = 0;
