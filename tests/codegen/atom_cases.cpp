@@ -43,20 +43,9 @@ void atoms_attention_cases(const Family& family, Cases& out) {
   constexpr int kLengths[] = {1, 33, 70, 2, 128, 31, 64, 200, 300, 65};
   int i = 0;
   const auto add = [&](int head_dim, int group, int atoms, int terms, int window) {
-    KernelCase c{base(family)};
-    const int length = turn(kLengths, i);
-    c.key.kv_heads = 1 + i % 3;
-    c.key.heads = c.key.kv_heads * group;
-    c.key.head_dim = head_dim;
+    KernelCase c = attention_case(family, i, head_dim, group, turn(kLengths, i), window);
     c.key.atoms = atoms;
     c.key.terms = terms;
-    c.key.window = window;
-    c.key.splits = turn({1, 2, 7, 16}, i / 2);
-    c.key.warps = turn(kWarps, i);
-    c.key.scale = 1.0f / static_cast<float>(1 + head_dim / 16);
-    c.position = length - 1;
-    c.capacity = length + i % 4;
-    if (i % 5 == 4) c.values = Values::large;
     out.push_back(c);
     ++i;
   };

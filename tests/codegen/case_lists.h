@@ -28,6 +28,10 @@ inline KernelKey base(const Family& family) {
 // The i-th case of up to three matrices in the family's format, the third by turns in q6_k.
 KernelCase product_case(const Family& family, int i, int k, int n, int n_b, int n_c);
 
+// The i-th case of attention by `group` query heads a KV head, over `length` positions.
+KernelCase attention_case(const Family& family, int i, int head_dim, int group, int length,
+                          int window);
+
 // Of plain_cases.cpp.
 void glu_cases(const Family& family, Cases& out);
 void elementwise_cases(const Family& family, Cases& out);

@@ -150,18 +150,7 @@ void kv_append_cases(const Family& family, Cases& out) {
 void attention_cases(const Family& family, Cases& out) {
   int i = 0;
   const auto add = [&](int head_dim, int group, int length, int window) {
-    KernelCase c{base(family)};
-    c.key.kv_heads = length > 500 ? 1 : 1 + i % 3;
-    c.key.heads = c.key.kv_heads * group;
-    c.key.head_dim = head_dim;
-    c.key.window = window;
-    c.key.splits = turn({1, 2, 7, 16}, i / 2);
-    c.key.warps = turn(kWarps, i);
-    c.key.scale = 1.0f / static_cast<float>(1 + head_dim / 16);
-    c.position = length - 1;
-    c.capacity = length + i % 4;
-    if (i % 5 == 4) c.values = Values::large;
-    out.push_back(c);
+    out.push_back(attention_case(family, i, head_dim, group, length, window));
     ++i;
   };
   constexpr int kLengths[] = {1, 33, 70, 2, 128, 31, 64, 200, 127, 300, 65};
@@ -237,6 +226,22 @@ constexpr AddCases kAddCases[] = {
 };
 
 }  // namespace
+
+KernelCase attention_case(const Family& family, int i, int head_dim, int group, int length,
+                          int window) {
+  KernelCase c{base(family)};
+  c.key.kv_heads = length > 500 ? 1 : 1 + i % 3;
+  c.key.heads = c.key.kv_heads * group;
+  c.key.head_dim = head_dim;
+  c.key.window = window;
+  c.key.splits = turn({1, 2, 7, 16}, i / 2);
+  c.key.warps = turn(kWarps, i);
+  c.key.scale = 1.0f / static_cast<float>(1 + head_dim / 16);
+  c.position = length - 1;
+  c.capacity = length + i % 4;
+  if (i % 5 == 4) c.values = Values::large;
+  return c;
+}
 
 std::string Family::name() const {
   return std::string(row(type).name) + "_" + row(format).name;
