@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <locale>
 #include <map>
 #include <sstream>
@@ -87,6 +88,15 @@ Result<std::vector<MeasuredTuning>> parse_measured_tunings(std::string_view text
     out.push_back(std::move(tuning));
   }
   return out;
+}
+
+Result<std::vector<MeasuredTuning>> read_measured_tunings(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  // Nothing to insert is no text, and no failure.
+  if (file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
+  if (!file.is_open() || file.bad() || !text) return Error{Code::io, "it cannot be read", {}};
+  return parse_measured_tunings(text.str());
 }
 
 std::string measured_tunings_text(std::span<const MeasuredTuning> tunings) {

@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
-#include <sstream>
 
 #include "lathe/plan/measured_tunings.h"
 #include "plan/selection.h"
@@ -36,10 +34,7 @@ Result<std::vector<MeasuredTuning>> read_tuning_table() {
     error.message = fmt::format("LATHE_TUNING_TABLE, {}: {}", path, error.message);
     return error;
   };
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) return refuse({Code::io, "it cannot be read", {}});
-  Result<std::vector<MeasuredTuning>> tunings = parse_measured_tunings(text.str());
+  Result<std::vector<MeasuredTuning>> tunings = read_measured_tunings(path);
   if (!tunings) return refuse(std::move(tunings).error());
   for (const MeasuredTuning& tuning : *tunings)
     if (const Result<void> valid = check_tuning(tuning.words); !valid) return refuse(valid.error());

@@ -1,10 +1,9 @@
 // bench_tune: with which tuning models decode fastest on this GPU, as the table that sessions read.
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "bench/tune/measure.h"
 #include "examples/command_line.h"
@@ -18,11 +17,13 @@ using Tunings = std::vector<MeasuredTuning>;
 
 // Of the file, empty where there is none.
 Result<Tunings> read_table(const std::string& path) {
-  std::ifstream file(path);
-  if (!file && errno == ENOENT) return Tunings();
-  std::ostringstream text;
-  if (file && text << file.rdbuf()) return parse_measured_tunings(text.str());
-  return Error{Code::io, fmt::format("{} cannot be read", path), {}};
+  std::error_code unknown;
+  if (!std::filesystem::exists(path, unknown) && !unknown) return Tunings();
+  Result<Tunings> table = read_measured_tunings(path);
+  if (table) return table;
+  Error error = std::move(table).error();
+  error.message = fmt::format("{}: {}", path, error.message);
+  return error;
 }
 
 Result<void> write_table(const std::string& path, const Tunings& table) {

@@ -125,6 +125,14 @@ TEST_F(TuningTable, AMeasuredExecutorFallsBackWhereItCannotRun) {
   EXPECT_EQ((*other)->report().executor, "graph");
 }
 
+TEST_F(TuningTable, AnEmptyFileHasNoRows) {
+  write("");
+  const SetVariable table("LATHE_TUNING_TABLE", path_.c_str());
+  const auto session = open(options());
+  ASSERT_TRUE(session) << session.error().text();
+  EXPECT_EQ((*session)->report().executor, "mega");
+}
+
 TEST_F(TuningTable, AFileThatMakesNoSenseIsRefused) {
   const SetVariable table("LATHE_TUNING_TABLE", path_.c_str());
   const auto missing = open(options());

@@ -48,6 +48,8 @@ Result<std::span<const MeasuredTuning>> measured_tunings();
 // blanks between them. Lines that begin with # say nothing. invalid_argument: a sentence that names
 // the line; a class that comes twice is one.
 Result<std::vector<MeasuredTuning>> parse_measured_tunings(std::string_view text);
+// The same of a file, which may be empty. io: there is none, or it cannot be read.
+Result<std::vector<MeasuredTuning>> read_measured_tunings(const std::string& path);
 std::string measured_tunings_text(std::span<const MeasuredTuning> tunings);
 
 // Null where the class was not measured.
