@@ -193,17 +193,12 @@ class DecoderRecipe {
     add("kv_append", key, std::move(operands));
   }
 
-  int visible_positions() const {
-    const int window = layer().window;
-    return window > 0 ? std::min(window, options_.context) : options_.context;
-  }
-
   Operand attend(const Operand& q) {
     KernelKey key = cached(KernelType::attention);
     key.heads = spec_.heads;
     key.window = layer().window;
     key.scale = spec_.attention_scale;
-    key = selector_.tuned(key, visible_positions());
+    key = selector_.tuned(key, visible_positions(key.window, options_.context));
     const Operand partial =
         steps_.scratch(std::int64_t{spec_.heads} * key.splits * (spec_.head_dim + 2));
     std::vector<Operand> operands = {q, StepList::kv_k(layer_), StepList::kv_v(layer_),

@@ -198,7 +198,7 @@ class FusedRecipe {
     key.scale = spec_.attention_scale;
     key.qk_norm = spec_.qk_norm;
     if (key.qk_norm) key.epsilon = spec_.epsilon;
-    key = selector_.tuned(key);
+    key = selector_.tuned(key, visible_positions(key.window, options_.context));
     std::vector<Operand> operands = {qkv};
     if (spec_.qk_norm) {
       LATHE_ASSIGN(const int q_norm,

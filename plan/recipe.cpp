@@ -1,6 +1,8 @@
 // Owns what is the same in every recipe.
 #include "plan/recipe.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace lathe {
@@ -17,6 +19,10 @@ HiddenStart add_hidden_start(StepList& steps, const ModelSpec& spec) {
   const HiddenStart start{steps.scratch(spec.hidden), steps.scratch(spec.hidden)};
   steps.add(-1, "hidden", key, {start.input, StepList::token(), start.stream});
   return start;
+}
+
+int visible_positions(int window, int context) {
+  return window > 0 ? std::min(window, context) : context;
 }
 
 KernelKey norm_key(Selector& selector, const ModelSpec& spec, int k, int n) {

@@ -23,6 +23,9 @@ struct HiddenStart {
 };
 HiddenStart add_hidden_start(StepList& steps, const ModelSpec& spec);
 
+// Positions that a token of a layer with this window, or with none where it is 0, sees at most.
+int visible_positions(int window, int context);
+
 // Of n vectors of k values.
 KernelKey norm_key(Selector& selector, const ModelSpec& spec, int k, int n);
 

@@ -14,7 +14,8 @@ namespace {
 
 struct Given {
   const GpuProfile& gpu;
-  int positions;  // that an attention sees
+  int positions;  // that an attention sees, at most
+  bool flagged;   // the rule's flag is set already
 };
 
 std::string gemv(KernelKey& key, const Given&) {
@@ -72,8 +73,10 @@ std::string matvec(KernelKey& key, const Given& given) {
 std::string attend(KernelKey& key, const Given& given) {
   key.warps = kFusedWarps;
   key.splits = std::clamp(given.gpu.multiprocessors / key.kv_heads, 1, kMaxAttentionSplits);
-  return fmt::format("a block for each of {} multiprocessors, {} KV heads",
-                     given.gpu.multiprocessors, key.kv_heads);
+  if (!given.flagged) key.matrix = attends_by_matrix(key, given.positions);
+  return fmt::format("a block for each of {} multiprocessors, {} KV heads{}",
+                     given.gpu.multiprocessors, key.kv_heads,
+                     key.matrix ? "; by the matrix units" : "");
 }
 
 // With blocks: of few tokens.
@@ -191,12 +194,12 @@ Result<Tuned> select_tuning(const KernelKey& shape, const GpuProfile& gpu,
       out.key.*given.field->flag = given.value != 0;
       take(given);
     }
-  out.told.reason = rule->choose(out.key, {gpu, positions});
+  out.told.reason = rule->choose(out.key, {gpu, positions, flag != nullptr});
   const std::string chosen = values_text(*rule, out.key);
   const Result<void> possible = check_on(out.key, gpu);
   if (flag && !possible) {
     KernelKey without = shape;
-    rule->choose(without, {gpu, positions});
+    rule->choose(without, {gpu, positions, false});
     if (check_on(without, gpu)) return not_possible(*flag, shape, possible.error());
   }
   for (const TuningOverride& given : set) {

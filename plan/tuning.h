@@ -35,6 +35,11 @@ inline constexpr int kAtomWarps = 16;   // of kv_append with atoms
 // Tiles under way per warp: as many as fit the shared memory of a block.
 int matvec_stages(const KernelKey& key);
 
+// Whether attention over so many positions, at most, is faster by the matrix units: beyond
+// kMatrixPositions, where a key can have them.
+inline constexpr int kMatrixPositions = 8192;
+bool attends_by_matrix(const KernelKey& key, int positions);
+
 // Sets blocks and splits of a matmul of few tokens on a GPU with so many multiprocessors. Two
 // blocks share a multiprocessor, so that one streams while the other begins or ends. Where these
 // are enough for a block for every two row tiles, the warps of a block share k, and no blocks have

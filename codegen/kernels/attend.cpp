@@ -20,6 +20,10 @@ Result<void> check_matrix(const KernelKey& key) {
   if (key.warps > dev::kMatrixWarps)
     return invalid("warps is {}; with matrix it is at most {}, for more have too few registers",
                    key.warps, int{dev::kMatrixWarps});
+  const int alone = dev::kAttendAlone / dev::kv_position_bytes(2, 2 * key.head_dim);
+  if (key.window > 0 && key.window <= alone)
+    return invalid("window is {}; with matrix it is above {}, for so few are one block's alone",
+                   key.window, alone);
   return {};
 }
 

@@ -46,7 +46,10 @@ TEST(MeasuredTunings, AreReadAndWrittenAsText) {
 
 TEST(MeasuredTunings, TheLibrarysOwnCanBeRead) {
   const auto brought = measured_tunings();
-  EXPECT_TRUE(brought) << brought.error().text();
+  ASSERT_TRUE(brought) << brought.error().text();
+  const MeasuredTuning* small = find_tuning(*brought, {90, 132, "llama", 3072, 8192, Format::q4_k});
+  ASSERT_NE(small, nullptr);
+  EXPECT_EQ(small->words, "matvec.paired=1");
 }
 
 TEST(MeasuredTunings, ALineThatMakesNoSenseIsNamed) {

@@ -287,6 +287,30 @@ TEST(Selection, AttentionByTheMatrixUnitsIsRefusedWhereNoKernelHasIt) {
       << refused.error().message;
 }
 
+TEST(Selection, LongContextsAreAttendedByTheMatrixUnits) {
+  KernelKey shape{.type = KernelType::attend, .format = Format::f16};
+  shape.heads = 32;
+  shape.kv_heads = 8;
+  shape.head_dim = shape.rotary = 128;
+  shape.scale = 0.088388346f;
+  const auto by_matrix = [&](int positions, std::string_view words = "") {
+    const auto set = parse_tuning(words);
+    EXPECT_TRUE(set);
+    const Result<Tuned> out = select_tuning(shape, {}, set->kernels, positions);
+    EXPECT_TRUE(out) << out.error().text();
+    return out && out->key.matrix;
+  };
+  EXPECT_FALSE(by_matrix(8192));
+  EXPECT_TRUE(by_matrix(8193));
+  EXPECT_FALSE(by_matrix(32768, "attend.matrix=0"));
+  EXPECT_TRUE(by_matrix(128, "attend.matrix=1"));
+  shape.format = Format::q8_0;
+  EXPECT_FALSE(by_matrix(32768));
+  shape.format = Format::f16;
+  shape.heads = 72;
+  EXPECT_FALSE(by_matrix(32768));
+}
+
 TEST(Selection, AnUnknownNameHasAllThatAreKnownBesideIt) {
   PlanOptions options;
   options.tuning = "gemv.wraps=2";
