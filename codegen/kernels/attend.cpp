@@ -20,10 +20,6 @@ Result<void> check_matrix(const KernelKey& key) {
   if (key.warps > dev::kMatrixWarps)
     return invalid("warps is {}; with matrix it is at most {}, for more have too few registers",
                    key.warps, int{dev::kMatrixWarps});
-  const int alone = dev::kAttendAlone / dev::kv_position_bytes(2, 2 * key.head_dim);
-  if (key.window > 0 && key.window <= alone)
-    return invalid("window is {}; with matrix it is above {}, for so few are one block's alone",
-                   key.window, alone);
   return {};
 }
 
@@ -146,11 +142,15 @@ const KernelRow kAttendRow = {
     2e-5,
     "softmax weights carry the score's f32 error, about |score| ulps; scores to 50 allowed for. "
     "With "
-    "matrix the scores are sums of matrix units, which may cut off what a CPU rounds: not seen on "
-    "a GPU",
+    "matrix the scores are sums of matrix units, which may cut off what a CPU rounds",
     no_template,
     0,
     "",
-    [](const KernelKey& key) { return key.matrix ? "mma ex2" : nullptr; }};
+    [](const KernelKey& key) {
+      return key.matrix && !dev::attend_without_matrix(key.window, key.heads / key.kv_heads,
+                                                       key.head_dim, key.splits)
+                 ? "mma ex2"
+                 : nullptr;
+    }};
 
 }  // namespace lathe

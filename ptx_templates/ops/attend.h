@@ -302,10 +302,15 @@ struct AttendShares {
   int parts;  // of a KV head
 };
 
+// Parts that blocks can make of a KV head's positions, at most.
+LATHE_DEVICE int most_splits(const AttendNumbers& n, int blocks) {
+  return min_int(n.splits, max_int(1, blocks / n.kv_heads));
+}
+
 template <class Kv>
 LATHE_DEVICE AttendShares attend_shares(const AttendNumbers& n, int position, int blocks) {
   const int visible = n.window > 0 ? min_int(n.window, position + 1) : position + 1;
-  const int group = n.heads / n.kv_heads, most = min_int(n.splits, max_int(1, blocks / n.kv_heads));
+  const int group = n.heads / n.kv_heads, most = most_splits(n, blocks);
   const int splits = attend_splits(visible, n.head_dim, Kv::bytes, most);
   const bool by_heads = splits == 1 && visible <= kAttendShortPositions && group <= most;
   return {by_heads, by_heads ? group : splits};
@@ -334,12 +339,15 @@ LATHE_DEVICE void attend_phase(const Exchange& e, const AttendOperands& o, const
     if (item >= n.kv_heads * shares.parts) return;
     if (round > 0) block_barrier();
     const int kv_head = item % n.kv_heads, part = item / n.kv_heads;
-    if (shares.by_heads)
+    if (shares.by_heads) {
       attend_short<Kv>(e, o, n, position, kv_head, part, warps, shared);
-    else if constexpr (kMatrix)
-      attend_matrix_split(e, o, n, s, position, kv_head, part, shares.parts, warps, shared);
-    else
+    } else if constexpr (kMatrix) {
+      if (!attend_without_matrix(n.window, n.heads / n.kv_heads, n.head_dim,
+                                 most_splits(n, blocks)))
+        attend_matrix_split(e, o, n, s, position, kv_head, part, shares.parts, warps, shared);
+    } else {
       attend_split<Kv>(e, o, n, s, position, kv_head, part, shares.parts, warps, shared);
+    }
   }
 }
 

@@ -41,6 +41,12 @@ LATHE_SHAPE AttendShared attend_matrix_shared(const AttendShape& s, int head_dim
   return m;
 }
 
+// Whether a window is so short that no context comes to the matrix units.
+LATHE_SHAPE bool attend_without_matrix(int window, int group, int head_dim, int splits) {
+  return window > 0 && window <= kAttendShortPositions && group <= splits &&
+         attend_splits(window, head_dim, 2, splits) == 1;
+}
+
 // What a block needs in all.
 LATHE_SHAPE int attend_matrix_bytes(int heads, int kv_heads, int head_dim, int splits, int warps) {
   const AttendShape s = attend_matrix_shape(heads, kv_heads, head_dim);

@@ -290,7 +290,6 @@ TEST(KernelTable, ChecksNameTheField) {
       {"attend.f16.h8.kvh2.d160.rot64.matrix", "head_dim"},
       {"attend.f16.h9.kvh1.d64.rot64.w8.matrix", "heads"},
       {"attend.f16.h8.kvh2.d64.rot64.w9.matrix", "warps"},
-      {"attend.f16.h8.kvh2.d128.rot128.win256.w8.matrix", "window"},
       {"attend_rows.f16.h8.kvh2.d64.m4.matrix", "matrix"},
       {"top_k.f32.n4.s5", "splits"},
       {"top_k.f32.n64.w17", "warps"},
