@@ -186,6 +186,8 @@ void bind_sessions(nb::module_& module) {
       .def_prop_ro("kernels_built", session_member<&Info::kernels_built>())
       .def_prop_ro("kernels_from_cache", session_member<&Info::kernels_from_cache>())
       .def_prop_ro("build_seconds", session_member<&Info::build_seconds>())
+      .def_prop_ro("build_wait_seconds", session_member<&Info::build_wait_seconds>(),
+                   "Of build_seconds, in which the opening did nothing else.")
       .def_prop_ro("upload_seconds", session_member<&Info::upload_seconds>())
       .def_prop_ro("weight_bytes", session_member<&Info::weight_bytes>())
       .def_prop_ro("borrowed_bytes", session_member<&Info::borrowed_bytes>(),

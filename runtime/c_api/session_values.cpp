@@ -171,7 +171,8 @@ lathe_session_info session_info_of(const SessionReport& report, const Plan& plan
           .choice_count = std::int32_t(report.choices.size()),
           .kv_pages = report.kv_pages,
           .kv_pages_used = report.kv_pages_used,
-          .reserved = 0};
+          .reserved = 0,
+          .build_wait_seconds = report.build_wait_seconds};
 }
 
 Result<lathe_choice> choice_of(const SessionReport& report, std::int32_t index) {

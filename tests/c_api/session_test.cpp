@@ -250,6 +250,8 @@ TEST_F(SessionFunctions, RunOnTheCallersDeviceAndStream) {
     EXPECT_EQ(info.note_count, 0);
     ASSERT_EQ(lathe_session_get_info(automatic.get(), &info), LATHE_OK);
     EXPECT_STREQ(info.executor, "mega");
+    EXPECT_GT(info.build_wait_seconds, 0);
+    EXPECT_LE(info.build_wait_seconds, info.build_seconds);
     auto choice = api::sized<lathe_choice>();
     ASSERT_GT(info.choice_count, 3);
     ASSERT_EQ(lathe_session_get_choice(automatic.get(), 0, &choice), LATHE_OK);

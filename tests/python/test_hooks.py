@@ -123,6 +123,7 @@ def test_a_device_tells_its_log_and_takes_the_programs_memory(torch, model_file,
         session = on_the_gpu(model_file, device=lathe.Device(**options))
         assert session.complete(PROMPT, 8) == expected
         assert (session.kernels_built == 0) == warm
+        assert 0 < session.build_wait_seconds <= session.build_seconds
         del session  # and with it the device, whose hooks are called until then
     gc.collect()
     assert len(taken) >= 6 and sorted(taken) == sorted(given)

@@ -207,6 +207,8 @@ typedef struct lathe_session_info {
   int32_t kv_pages;         // of a batch's KV cache in pages, in all; 0: positions are in a row
   int32_t kv_pages_used;    // of those; the others are free
   int32_t reserved;         // 0
+  // Of build_seconds, in which the opening did nothing else.
+  double build_wait_seconds;
 } lathe_session_info;
 
 // One thing that was chosen; texts are valid while the session is.

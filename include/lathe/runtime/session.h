@@ -88,10 +88,8 @@ struct SessionReport {
   int kernels_built = 0;
   int kernels_from_cache = 0;
   CacheCounts cache;  // of the device, up to the end of open()
-  // From the beginning until all kernels are built and loaded; of that, how long the opening did
-  // nothing else. The rest passes while the weights are uploaded.
-  // Until the last kernel was built and loaded. The persistent kernel is built while weights are
-  // uploaded: its part of this is that of upload_seconds too, but for what was waited for it then.
+  // From the beginning until the last kernel is built and loaded; of that, how long the opening did
+  // nothing else. The rest is part of upload_seconds too: the persistent kernel is built meanwhile.
   double build_seconds = 0;
   double build_wait_seconds = 0;
   double upload_seconds = 0;
