@@ -65,14 +65,15 @@ class HostView(NamedTuple):
 
 def host_view(array: Any, name: str) -> HostView:
     """By __array_interface__, DLPack or the buffer protocol. Refuses what is not dense memory of the
-    host, by the argument's name."""
+    host, with each number where a number of its size may lie, by the argument's name."""
     kind = type(array).__name__
     where = array.__dlpack_device__()[0] if hasattr(array, "__dlpack_device__") else DLPACK_CPU
     if hasattr(array, "__cuda_array_interface__") or where not in (DLPACK_CPU, DLPACK_CUDA_HOST):
         raise ValueError(f"{name} is read in host memory, and the {kind} is on a device.")
     if not hasattr(array, "__array_interface__") and hasattr(array, "__dlpack__"):
         seen, shape = _by_dlpack(array, name)
-        return HostView(seen.address, seen.bytes, seen.type_code, shape, seen.read_only)
+        return _aligned(
+            HostView(seen.address, seen.bytes, seen.type_code, shape, seen.read_only), name)
     if not hasattr(array, "__array_interface__"):
         try:
             array = numpy.asarray(memoryview(array))
@@ -86,7 +87,17 @@ def host_view(array: Any, name: str) -> HostView:
     if not _dense(shape, interface.get("strides"), size):
         raise ValueError(f"{name} is not contiguous.")
     address, read_only = interface["data"]
-    return HostView(int(address), _product(shape) * size, type_code, shape, bool(read_only))
+    return _aligned(
+        HostView(int(address), _product(shape) * size, type_code, shape, bool(read_only)), name)
+
+
+def _aligned(seen: HostView, name: str) -> HostView:
+    """The same, unless its numbers, if it has any, are not aligned to their size."""
+    kind, size = seen.type_code[0], int(seen.type_code[1:])
+    if seen.bytes > 0 and kind in "iuf" and seen.address % size:
+        raise ValueError(f"{name} is not aligned to the {size} bytes of its elements; "
+                         f"numpy.array({name}) is a copy that is.")
+    return seen
 
 
 def host_floats(array: Any, name: str, shape: Optional[Tuple[int, ...]] = None) -> HostView:

@@ -214,11 +214,11 @@ def test_a_capsule_without_strides_with_an_offset_and_of_a_later_version():
 
 
 class Produced(OnlyDlpack):
-    """256 f32 by a capsule of DLPack 1, whose flags are said."""
+    """f32 by a capsule of DLPack 1, whose flags are said."""
 
-    def __init__(self, flags, device_type):
-        super().__init__(numpy.zeros(256, numpy.float32))
-        self.lengths, self.device_type = (ctypes.c_int64 * 1)(256), device_type
+    def __init__(self, flags, device_type, array):
+        super().__init__(array)
+        self.lengths, self.device_type = (ctypes.c_int64 * 1)(array.size), device_type
         self.held = VersionedTensor(major=1, flags=flags, tensor=Tensor(
             data=self.array.ctypes.data, ndim=1, code=2, bits=32, lanes=1, shape=self.lengths))
 
@@ -232,21 +232,52 @@ class Produced(OnlyDlpack):
 class OnHost(Produced):
     __cuda_array_interface__ = property()  # hasattr() says no
 
-    def __init__(self, flags):
-        super().__init__(flags, arrays.DLPACK_CPU)
+    def __init__(self, flags, array):
+        super().__init__(flags, arrays.DLPACK_CPU, array)
 
 
 def test_what_was_copied_to_be_handed_over_is_refused(kernel):
     refuse(kernel, ValueError, "The Produced was copied to be handed over",
-           x=Produced(2, arrays.DLPACK_CUDA))
+           x=Produced(2, arrays.DLPACK_CUDA, numpy.zeros(256, numpy.float32)))
     with pytest.raises(ValueError, match="^values was copied to be handed over"):
-        arrays.host_view(OnHost(2), "values")
-    whole = OnHost(0)
+        arrays.host_view(OnHost(2, numpy.zeros(256, numpy.float32)), "values")
+    whole = OnHost(0, numpy.zeros(256, numpy.float32))
     assert arrays.host_view(whole, "values").address == whole.array.ctypes.data
     weights = buffers()[0]
-    x = Produced(0, arrays.DLPACK_CUDA)
+    x = Produced(0, arrays.DLPACK_CUDA, numpy.zeros(256, numpy.float32))
     kernel.launch(OnDevice(weights), x, 1024)
     assert kernel.loaded.launches == [([weights.ctypes.data, x.array.ctypes.data, 1024], 0)]
+
+
+@pytest.mark.parametrize("code", ["f4", "f8", "i2", "u4"])
+def test_numbers_of_the_host_that_are_not_aligned_are_refused(code):
+    size = int(code[1:])
+    held = numpy.zeros(9 * size, numpy.uint8)
+    for offset in range(1, size):
+        array = held[offset:offset + 4 * size].view(code)
+        with pytest.raises(ValueError, match=rf"^values is not aligned to the {size} bytes of its "
+                                             r"elements; numpy.array\(values\) is a copy that is"):
+            arrays.host_view(array, "values")
+        copy = numpy.array(array)
+        assert arrays.host_view(copy, "values").address == copy.ctypes.data
+        assert arrays.host_view(array[:0], "values").bytes == 0
+    whole = held[size:5 * size].view(code)
+    assert arrays.host_view(whole, "values").address == whole.ctypes.data
+    # Bytes, and whatever else is no number, lie where they like.
+    assert arrays.host_view(held[1:], "raw").address == held.ctypes.data + 1
+    assert arrays.host_view(held[1:5].view("V4"), "raw").address == held.ctypes.data + 1
+
+
+def test_the_same_of_what_comes_by_dlpack_and_as_a_buffer():
+    held = numpy.zeros(41, numpy.uint8)
+    array = held[1:].view(numpy.float32)
+    assert array.ctypes.data % 4
+    for given in (OnHost(0, array), memoryview(array)):
+        with pytest.raises(ValueError, match="^values is not aligned to the 4 bytes"):
+            arrays.host_floats(given, "values")
+    with pytest.raises(ValueError, match="^raw is not aligned to the 4 bytes"):
+        lathe.DenseKey(array.reshape(2, 5))
+    assert lathe.DenseKey(held[1:], "f32", (2, 5)) == lathe.DenseKey(numpy.zeros((2, 5), "f4"))
 
 
 def test_what_a_producer_raises_is_not_taken_for_its_age(kernel):
