@@ -151,12 +151,7 @@ Result<std::string> DeviceImpl::routes_of(std::span<const KernelKey> keys) {
   return out;
 }
 
-Result<std::shared_ptr<DeviceImpl>> device_for(const SessionOptions& options,
-                                               const Platform& platform) {
-  if (options.kernels) {
-    if (auto device = std::dynamic_pointer_cast<DeviceImpl>(options.kernels)) return device;
-    return Error{Code::invalid_argument, "SessionOptions::kernels is no device of Lathe's.", {}};
-  }
+DeviceOptions device_options(const SessionOptions& options) {
   DeviceOptions wanted;
   wanted.device = options.device;
   wanted.context = options.context;
@@ -168,7 +163,16 @@ Result<std::shared_ptr<DeviceImpl>> device_for(const SessionOptions& options,
   wanted.cache_cap_bytes = options.cache_cap_bytes;
   wanted.log = options.log;
   wanted.dump_directory = options.dump_directory;
-  return DeviceImpl::open(wanted, platform);
+  return wanted;
+}
+
+Result<std::shared_ptr<DeviceImpl>> device_for(const SessionOptions& options,
+                                               const Platform& platform) {
+  if (options.kernels) {
+    if (auto device = std::dynamic_pointer_cast<DeviceImpl>(options.kernels)) return device;
+    return Error{Code::invalid_argument, "SessionOptions::kernels is no device of Lathe's.", {}};
+  }
+  return DeviceImpl::open(device_options(options), platform);
 }
 
 }  // namespace lathe

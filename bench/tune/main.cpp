@@ -34,17 +34,6 @@ Result<void> write_table(const std::string& path, const Tunings& table) {
   return Error{Code::io, fmt::format("{} cannot be written", path), {}};
 }
 
-// All sessions share its kernels.
-Result<std::shared_ptr<Device>> open_device(const SessionOptions& session) {
-  DeviceOptions wanted;
-  wanted.device = session.device;
-  wanted.routes = session.routes;
-  wanted.compilers = session.compilers;
-  wanted.disk_cache = session.disk_cache;
-  wanted.cache_directory = session.cache_directory;
-  return Device::open(wanted);
-}
-
 class Tuner {
  public:
   explicit Tuner(const Options& options) : options_(options), progress_(!options.quiet) {
@@ -63,7 +52,8 @@ class Tuner {
       return Error{Code::invalid_argument,
                    "LATHE_TUNING is set: what is measured with it is not the rules",
                    {}};
-    LATHE_ASSIGN(options_.session.kernels, open_device(options_.session));
+    // All sessions share its kernels.
+    LATHE_ASSIGN(options_.session.kernels, Device::open(device_options(options_.session)));
     Result<void> tuned;
     for (const std::string& model : options_.models) {
       tuned = tune(model, table);

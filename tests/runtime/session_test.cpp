@@ -323,6 +323,28 @@ TEST_P(SessionTest, SessionsMayShareKernels) {
   EXPECT_EQ(decode(*first, 3, 4).logits, decode(*second, 3, 4).logits);
 }
 
+TEST(DeviceOfASession, HasAllThatTheSessionsOptionsSay) {
+  SessionOptions session;
+  session.device = 3;
+  session.context = reinterpret_cast<CUctx_st*>(std::uintptr_t{64});
+  session.routes = {Route::text, Route::nvrtc};
+  session.compilers = {.nvrtc = "nvrtc", .llvm = "llvm"};
+  session.disk_cache = false;
+  session.cache_directory = "cache";
+  session.cache_read_only = true;
+  session.cache_cap_bytes = 5;
+  session.log = [](LogLevel, std::string_view) {};
+  session.dump_directory = "dump";
+  const DeviceOptions device = device_options(session);
+  EXPECT_EQ(device.device, 3);
+  EXPECT_EQ(device.context, session.context);
+  EXPECT_EQ(device.routes, session.routes);
+  EXPECT_EQ(device.compilers.nvrtc + device.compilers.llvm, "nvrtcllvm");
+  EXPECT_TRUE(!device.disk_cache && device.cache_read_only && device.log);
+  EXPECT_EQ(device.cache_directory + device.dump_directory, "cachedump");
+  EXPECT_EQ(device.cache_cap_bytes, 5);
+}
+
 TEST_P(SessionTest, TwoHundredSessionsLeaveNothingBehind) {
   for (int i = 0; i < 200; ++i) {
     const auto session = open(i % 2 ? ExecutorKind::graph : ExecutorKind::eager);

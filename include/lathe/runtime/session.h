@@ -79,6 +79,9 @@ struct SessionOptions {
   std::function<bool()> cancelled = {};
 };
 
+// Those of the device that a session with these options opens where they share no kernels.
+DeviceOptions device_options(const SessionOptions& options);
+
 // What ran and where it came from. No fallback is silent: it stands here.
 struct SessionReport {
   std::string device;  // "NVIDIA H200, sm_90a, driver 13.0" or "CPU, 2 threads"
