@@ -185,12 +185,32 @@ void take_part(Plan& plan) {
   plan.options.chunk = 0;
 }
 
+// A table that is larger than all that it tells apart is of sequences, or of a context, that the
+// pages are not meant for, and may be of gigabytes: it has fewer than 2^31 entries.
+Result<void> check_page_table(const Plan& plan) {
+  const PlanOptions& options = plan.options;
+  if (options.kv_pages == 0) return {};
+  const std::int64_t page =
+      2 * std::int64_t{plan.spec.layers} * kPagePositions * plan.kv_bytes_per_position();
+  const std::int64_t table = plan.page_table_bytes();
+  const std::int64_t least = (table + page - 1) / page;
+  if (options.kv_pages >= least) return {};
+  return Error{
+      Code::invalid_argument,
+      fmt::format("kv_pages is {}; the table of the pages of {} sequences of {} positions "
+                  "takes {} bytes, more than these pages of {} bytes each: there must be {}, or "
+                  "fewer sequences or positions",
+                  options.kv_pages, options.sequences, options.context, table, page, least),
+      {}};
+}
+
 Result<Plan> build(const GgufFile& file, const ModelSpec& spec, const PlanOptions& options) {
   LATHE_TRY(check_spec(spec));
   Plan plan;
   plan.spec = spec;
   LATHE_ASSIGN(plan.options, resolve(options, spec));
   take_part(plan);
+  LATHE_TRY(check_page_table(plan));
   LATHE_TRY(plan.options.fusion == Fusion::full ? add_fused_steps(file, plan)
                                                 : add_decoder_steps(file, plan));
   if (plan.whole) LATHE_TRY(check_all_used(file, plan));

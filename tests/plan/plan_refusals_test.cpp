@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <string>
 
 #include "tests/plan/tiny_plans.h"
 
@@ -127,7 +128,7 @@ TEST(PlanRefusals, SequencesOfALongContextAreThoseThatKernelsCanTellApart) {
     return build(writer, {.context = kLong, .sequences = sequences, .kv_pages = pages});
   };
   EXPECT_TRUE(plan(127, 0));
-  EXPECT_TRUE(plan(2047, 64));
+  EXPECT_TRUE(plan(2047, 1 << 22));
   for (const auto& [sequences, pages, part] :
        {std::tuple(0, 0, "sequences is 0; it must be 1 to 4096, and times 16777216 positions less"),
         std::tuple(128, 0, "sequences is 128; it must be 1 to 4096, and times 16777216 positions"),
@@ -138,6 +139,39 @@ TEST(PlanRefusals, SequencesOfALongContextAreThoseThatKernelsCanTellApart) {
     EXPECT_EQ(refused.error().code, Code::invalid_argument);
     EXPECT_NE(refused.error().message.find(part), std::string::npos) << refused.error().message;
   }
+}
+
+// The table of pages has 4 bytes for each 16 positions of each sequence. A page of the model has 16
+// keys and values of f32 in each layer.
+TEST(PlanRefusals, PagesAreNoFewerBytesThanTheirTable) {
+  TinyModel model = testing::tiny_llama();
+  model.context = 16 * 4095;
+  const GgufWriter writer = testing::tiny_model_writer(model);
+  const std::int64_t page = 2ll * 16 * 4 * model.layers * model.kv_heads * model.head_dim;
+  const std::int64_t table = 4ll * 4095 * 4095;
+  const auto least = int((table + page - 1) / page);
+  ASSERT_NE(table % page, 0);
+  const auto plan = [&](Format kv, int pages) {
+    return build(writer,
+                 {.context = model.context, .kv = kv, .sequences = 4095, .kv_pages = pages});
+  };
+  EXPECT_TRUE(plan(Format::f32, least));
+  EXPECT_TRUE(plan(Format::f16, 2 * least));
+  for (const auto& [kv, pages] : {std::pair(Format::f32, least - 1), {Format::f16, least}}) {
+    const auto refused = plan(kv, pages);
+    ASSERT_FALSE(refused) << pages;
+    EXPECT_EQ(refused.error().code, Code::invalid_argument);
+    for (const std::string& part :
+         {"kv_pages is " + std::to_string(pages) + "; the table of the pages of 4095 sequences",
+          "takes " + std::to_string(table) + " bytes"})
+      EXPECT_NE(refused.error().message.find(part), std::string::npos) << refused.error().message;
+  }
+  // A part's pages have its layers alone.
+  PlanOptions part = {.context = model.context, .sequences = 4095, .kv_pages = least};
+  part.part = {.layers = 1, .output = PartOutput::hidden};
+  EXPECT_EQ(build(writer, part).error().code, Code::invalid_argument);
+  part.kv_pages = 2 * least;
+  EXPECT_TRUE(build(writer, part));
 }
 
 TEST(PlanRefusals, InconsistentSpecsAreRefused) {

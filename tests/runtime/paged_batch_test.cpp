@@ -347,6 +347,14 @@ TEST(PagedOptions, AreRefusedWhereTheyMakeNoSense) {
   options.kv_pages = 1 << 28;
   EXPECT_EQ(open_batch(make_model(1), options, fake.platform()).error().code,
             Code::invalid_argument);
+  options.kv_pages = 13;     // of 8 KiB each
+  options.sequences = 4096;  // of 7 entries of the table each
+  const std::string few = open_batch(make_model(1), options, fake.platform()).error().message;
+  EXPECT_NE(few.find("114688 bytes, more than these pages of 8192"), std::string::npos) << few;
+  EXPECT_EQ(fake.calls("cuMemAlloc"), 0);
+  options.kv_pages = 14;
+  EXPECT_TRUE(open_batch(make_model(1), options, fake.platform()));
+  EXPECT_GT(fake.calls("cuMemAlloc"), 0);
   options.kv_pages = 1 << 20;
   const auto large = open_batch(make_model(1), options, fake.platform());
   EXPECT_EQ(large.error().code, Code::out_of_memory);

@@ -138,7 +138,8 @@ struct PlanOptions {
   // batch several.
   int sequences = 1;
   // Above 0: the KV cache is so many pages of kPagePositions positions, which a batch hands out as
-  // its sequences grow. 0: `context` positions in a row for each sequence, as sessions have it.
+  // its sequences grow, and no fewer bytes than the table of them (Plan::page_table_bytes). 0:
+  // `context` positions in a row for each sequence, as sessions have it.
   int kv_pages = 0;
   // Tokens of a prompt that a GPU session with Fusion::full reads at once, 1 to 8192; 0 = none, a
   // prompt is read token by token, as it is by a part of a model.
