@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lathe/codegen/kernel_table.h"
+#include "plan/model_part.h"
 
 namespace lathe {
 namespace {
@@ -84,6 +85,18 @@ Result<void> check_lengths(const std::vector<float>& values, std::size_t head_di
   return {};
 }
 
+// How many tables of `atoms` atoms so many values are: one for all layers, or two for each.
+Result<std::size_t> tables_of(std::size_t values, int atoms, int head_dim, int layers) {
+  const std::size_t of_one = static_cast<std::size_t>(atoms) * static_cast<std::size_t>(head_dim);
+  const std::size_t of_layers = 2 * static_cast<std::size_t>(layers);
+  const std::size_t tables = values / of_one;
+  if (values % of_one == 0 && (tables == 1 || tables == of_layers)) return tables;
+  return refused(
+      fmt::format("{} values were given; {} atoms of {} are {}, and those of the keys "
+                  "and of the values of {} layers {}",
+                  values, atoms, head_dim, of_one, layers, of_layers * of_one));
+}
+
 }  // namespace
 
 Result<void> check_atoms(const PlanOptions& options, const ModelSpec& spec) {
@@ -107,21 +120,23 @@ Result<void> check_atoms(const PlanOptions& options, const ModelSpec& spec) {
                {}};
 }
 
+Result<void> check_atom_values(const PlanOptions& options, const ModelSpec& spec,
+                               std::size_t values) {
+  LATHE_TRY(check_atoms(options, spec));
+  LATHE_ASSIGN(const ModelPart part, resolve_part(options.part, spec));
+  LATHE_TRY(tables_of(values, options.atoms.count, spec.head_dim, part.layers));
+  return {};
+}
+
 Result<void> add_atom_tables(Plan& plan) {
   KvAtoms& atoms = plan.options.atoms;
   if (atoms.count == 0) return {};
   const auto head_dim = static_cast<std::size_t>(plan.spec.head_dim);
   const auto count = static_cast<std::size_t>(atoms.count);
-  const std::size_t of_layers = 2 * static_cast<std::size_t>(plan.spec.layers);
   std::vector<float> values = std::exchange(atoms.values, {});
   if (values.empty()) values = own_atoms(atoms.count, plan.spec.head_dim);
-  const std::size_t tables = values.size() / (count * head_dim);
-  if (values.size() % (count * head_dim) || (tables != 1 && tables != of_layers))
-    return refused(
-        fmt::format("{} values were given; {} atoms of {} are {}, and those of the keys "
-                    "and of the values of {} layers {}",
-                    values.size(), count, head_dim, count * head_dim, plan.spec.layers,
-                    of_layers * count * head_dim));
+  LATHE_ASSIGN(const std::size_t tables,
+               tables_of(values.size(), atoms.count, plan.spec.head_dim, plan.spec.layers));
   LATHE_TRY(check_lengths(values, head_dim, count));
   if (tables == 1) {
     plan.tables.push_back({"atoms", std::move(values)});

@@ -11,6 +11,7 @@
 #include "plan/decoder_recipe.h"
 #include "plan/fused_recipe.h"
 #include "plan/kv_atoms.h"
+#include "plan/model_part.h"
 #include "plan/selection.h"
 #include "plan/tuning.h"
 #include "plan/tuning_overrides.h"
@@ -21,27 +22,6 @@ namespace {
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 30;
 // Whose positions have numbers below 2^31.
 constexpr int kMostPages = std::numeric_limits<int>::max() / kPagePositions;
-
-// Like `part`, with its layers counted.
-Result<ModelPart> resolve(ModelPart part, const ModelSpec& spec) {
-  const auto refused = [](std::string why) {
-    return Error{Code::invalid_argument, "no such part of the model: " + std::move(why), {}};
-  };
-  if (part.first_layer < 0 || part.first_layer >= spec.layers || part.layers < 0 ||
-      part.layers > spec.layers - part.first_layer)
-    return refused(fmt::format("{}layers from {} on, and the model has {}",
-                               part.layers ? fmt::format("{} ", part.layers) : "", part.first_layer,
-                               spec.layers));
-  if (part.layers == 0) part.layers = spec.layers - part.first_layer;
-  if (part.first_layer > 0 && part.input == PartInput::token)
-    return refused(fmt::format("layer {} takes no token, but a hidden state", part.first_layer));
-  const bool one_block = part.blocks != PartBlocks::both;
-  if (one_block &&
-      (part.layers != 1 || part.input != PartInput::hidden || part.output != PartOutput::hidden))
-    return refused("blocks of one kind are of one layer, from a hidden state to a hidden state");
-  if (!one_block && !part.residual) return refused("both blocks of a layer without the residual");
-  return part;
-}
 
 // Where a sequence begins is an int for its kernels: a position of the cache or, of one in pages,
 // an entry of the table.
@@ -74,7 +54,7 @@ Result<PlanOptions> resolve(PlanOptions options, const ModelSpec& spec) {
                  {}};
   }
   options.chunk = std::min(options.chunk, options.context);
-  LATHE_ASSIGN(options.part, resolve(options.part, spec));
+  LATHE_ASSIGN(options.part, resolve_part(options.part, spec));
   LATHE_TRY(check_atoms(options, spec));
   if (options.atoms.count > 0) options.kv = Format::f32;
   const bool fused = options.fusion == Fusion::full;

@@ -10,10 +10,10 @@ using namespace lathe::c_api;
 
 namespace {
 
-Result<BatchOptions> options_of(const lathe_batch_options& given) {
+Result<BatchOptions> options_of(const lathe_batch_options& given, const ModelObject& model) {
   BatchOptions options;
   LATHE_ASSIGN(const auto session, read_optional_struct(given.session, "lathe_session_options"));
-  LATHE_ASSIGN(options.session, session_options_of(session));
+  LATHE_ASSIGN(options.session, session_options_of(session, model));
   if (given.sequences != 0) options.sequences = given.sequences;
   if (given.rows != 0) options.rows = given.rows;
   options.kv_pages = given.kv_pages;
@@ -78,7 +78,7 @@ lathe_status lathe_batch_open(const lathe_model* model, const lathe_batch_option
     LATHE_NOT_NULL(batch);
     LATHE_ASSIGN(const ModelObject* of, find<ModelObject>(model));
     LATHE_ASSIGN(const auto given, read_optional_struct(options, "lathe_batch_options"));
-    LATHE_ASSIGN(const BatchOptions wanted, options_of(given));
+    LATHE_ASSIGN(const BatchOptions wanted, options_of(given, *of));
     auto object = std::make_unique<BatchObject>();
     LATHE_ASSIGN(object->batch, Batch::open(of->file, wanted));
     object->launches = object->batch->plan().counts().launches;

@@ -1,6 +1,8 @@
 // Owns what the C functions about sessions and batches have in common.
 #include "runtime/c_api/session_values.h"
 
+#include "plan/kv_atoms.h"
+
 namespace lathe::c_api {
 namespace {
 
@@ -59,9 +61,11 @@ Result<ModelPart> part_of(const lathe_model_part* given) {
   return part;
 }
 
-Result<KvAtoms> atoms_of(const lathe_kv_atoms* given) {
-  KvAtoms atoms;
-  if (!given) return atoms;
+// Of options that have their part already. No value is read before it is known how many the model
+// takes.
+Result<void> take_atoms(const lathe_kv_atoms* given, const ModelObject& model,
+                        PlanOptions& options) {
+  if (!given) return {};
   LATHE_ASSIGN(const lathe_kv_atoms wanted, read_optional_struct(given, "lathe_kv_atoms"));
   if (wanted.count < 1)
     return Error{Code::invalid_argument,
@@ -69,10 +73,13 @@ Result<KvAtoms> atoms_of(const lathe_kv_atoms* given) {
                  {}};
   if (!wanted.values && wanted.value_count > 0)
     return Error{Code::invalid_argument, "The values of atoms are null.", {}};
-  atoms.count = wanted.count;
-  if (wanted.terms != 0) atoms.terms = wanted.terms;
-  atoms.values.assign(wanted.values, wanted.values + wanted.value_count);
-  return atoms;
+  options.atoms.count = wanted.count;
+  if (wanted.terms != 0) options.atoms.terms = wanted.terms;
+  if (wanted.value_count == 0) return {};
+  if (!model.spec) return model.spec.error();
+  LATHE_TRY(check_atom_values(options, *model.spec, wanted.value_count));
+  options.atoms.values.assign(wanted.values, wanted.values + wanted.value_count);
+  return {};
 }
 
 DeviceWeights device_weights_of(lathe_device_weights weights, void* user) {
@@ -97,7 +104,8 @@ Result<Format> kv_format_of(std::int32_t number) {
   return unknown_number("KV format", number);
 }
 
-Result<SessionOptions> session_options_of(const lathe_session_options& given) {
+Result<SessionOptions> session_options_of(const lathe_session_options& given,
+                                          const ModelObject& model) {
   SessionOptions options;
   LATHE_ASSIGN(options.executor, executor_of(given.executor));
   LATHE_ASSIGN(options.plan.fusion, fusion_of(given.fusion));
@@ -119,7 +127,7 @@ Result<SessionOptions> session_options_of(const lathe_session_options& given) {
   options.stream = given.stream;
   options.device_weights = device_weights_of(given.weights, given.weights_user);
   LATHE_ASSIGN(options.plan.part, part_of(given.part));
-  LATHE_ASSIGN(options.plan.atoms, atoms_of(given.atoms));
+  LATHE_TRY(take_atoms(given.atoms, model, options.plan));
   options.parity = given.parity;
   LATHE_ASSIGN(options.time_steps, either("time_steps", given.time_steps, false, true));
   options.progress = progress_of(given.progress, given.progress_user);

@@ -6,7 +6,9 @@
 
 namespace lathe::c_api {
 
-Result<SessionOptions> session_options_of(const lathe_session_options& given);
+// For a session or a batch of the model, which says how many values its atoms have.
+Result<SessionOptions> session_options_of(const lathe_session_options& given,
+                                          const ModelObject& model);
 // Its defaults stand for the zeros.
 Sampling sampling_of(const lathe_sampling& given);
 lathe_session_info session_info_of(const SessionReport& report, const Plan& plan, int launches);

@@ -11,7 +11,7 @@ lathe_status lathe_session_open(const lathe_model* model, const lathe_session_op
     LATHE_NOT_NULL(session);
     LATHE_ASSIGN(const ModelObject* of, find<ModelObject>(model));
     LATHE_ASSIGN(const auto given, read_optional_struct(options, "lathe_session_options"));
-    LATHE_ASSIGN(const SessionOptions wanted, session_options_of(given));
+    LATHE_ASSIGN(const SessionOptions wanted, session_options_of(given, *of));
     auto object = std::make_unique<SessionObject>();
     LATHE_ASSIGN(object->session, Session::open(of->file, wanted));
     object->launches = object->session->plan().counts().launches;

@@ -297,6 +297,19 @@ TEST_F(BatchFunctions, CountPages) {
   EXPECT_EQ(in_a_row.kv_pages, 0);
 }
 
+TEST_F(BatchFunctions, ReadNoValuesOfAtomsWhoseCountIsWrong) {
+  auto atoms = api::sized<lathe_kv_atoms>();
+  atoms.count = 3;
+  atoms.values = reinterpret_cast<const float*>(std::uintptr_t{64});  // where there are none
+  atoms.value_count = std::size_t{1} << 50;
+  session_.atoms = &atoms;
+  BatchHandle batch;
+  EXPECT_REFUSED(open(options_, batch), LATHE_INVALID_ARGUMENT, "3 atoms of 64 are 192");
+  atoms.values = nullptr;
+  atoms.value_count = 0;
+  EXPECT_REFUSED(open(options_, batch), LATHE_INVALID_ARGUMENT, "there are no batches of it");
+}
+
 TEST_F(BatchFunctions, RefuseWhatIsWrongByName) {
   BatchHandle batch;
   lathe_batch_options options = options_;

@@ -92,8 +92,24 @@ TEST_F(ServiceFunctions, ACacheOfAtomsIsTheLibrarys) {
     EXPECT_REFUSED(lathe_session_open(model_.get(), &refused, &opened), LATHE_INVALID_ARGUMENT,
                    words);
   };
-  --atoms.value_count;
-  expect_refused("values were given; 96 atoms of 64");
+  // A count that is wrong is refused before any value is read: there is none at this address.
+  atoms.values = reinterpret_cast<const float*>(std::uintptr_t{64});
+  for (const std::size_t wrong : {values.size() - 1, values.size() + 1, 3 * values.size(),
+                                  std::size_t{1} << 50, std::numeric_limits<std::size_t>::max()}) {
+    atoms.value_count = wrong;
+    expect_refused(
+        "values were given; 96 atoms of 64 are 6144, and those of the keys and of the "
+        "values of 1 layers 12288");
+  }
+  atoms.value_count = values.size();
+  auto part = api::sized<lathe_model_part>();
+  part.layers = 2;
+  refused.part = &part;
+  expect_refused("2 layers from 0 on, and the model has 1");
+  refused.part = nullptr;
+  atoms.count = 65537;
+  expect_refused("65537");
+  atoms.count = 96;
   atoms.values = nullptr;
   expect_refused("The values of atoms are null");
   atoms.value_count = 0;

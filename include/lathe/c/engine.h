@@ -127,8 +127,9 @@ typedef struct lathe_kv_atoms {
   int32_t count;  // of a table, 1 to 65536
   int32_t terms;  // atoms of a sum, 1 to 64; 0: 8
   // Atoms of head_dim floats, each 1 long: `count` for all layers, or `count` for the keys and as
-  // many for the values of each layer in turn. Read while the session is opened. NULL, of 0 values:
-  // the axes, then random directions, always the same, which know nothing of the model.
+  // many for the values of each layer in turn; any other number is refused, and none is read. Read
+  // while the session is opened. NULL, of 0 values: the axes, then random directions, always the
+  // same, which know nothing of the model.
   const float* values;
   size_t value_count;
 } lathe_kv_atoms;
