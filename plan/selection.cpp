@@ -73,10 +73,14 @@ std::string matvec(KernelKey& key, const Given& given) {
 std::string attend(KernelKey& key, const Given& given) {
   key.warps = kFusedWarps;
   key.splits = std::clamp(given.gpu.multiprocessors / key.kv_heads, 1, kMaxAttentionSplits);
-  if (!given.flagged) key.matrix = attends_by_matrix(key, given.positions);
-  return fmt::format("a block for each of {} multiprocessors, {} KV heads{}",
-                     given.gpu.multiprocessors, key.kv_heads,
-                     key.matrix ? "; by the matrix units" : "");
+  const bool by_matrix = attends_by_matrix(key, given.positions);
+  if (!given.flagged) key.matrix = by_matrix;
+  std::string reason = fmt::format("a block for each of {} multiprocessors, {} KV heads",
+                                   given.gpu.multiprocessors, key.kv_heads);
+  if (by_matrix)
+    reason += fmt::format("; by the matrix units, for a token may see {} positions, more than {}",
+                          given.positions, kMatrixPositions);
+  return reason;
 }
 
 // With blocks: of few tokens.

@@ -35,7 +35,7 @@ inline constexpr int kAtomWarps = 16;   // of kv_append with atoms
 // Tiles under way per warp: as many as fit the shared memory of a block.
 int matvec_stages(const KernelKey& key);
 
-// Whether attention over so many positions, at most, is faster by the matrix units: beyond
+// Whether attention over so many positions, at most, is done by the matrix units: beyond
 // kMatrixPositions, where a key can have them.
 inline constexpr int kMatrixPositions = 8192;
 bool attends_by_matrix(const KernelKey& key, int positions);

@@ -187,7 +187,8 @@ void bind_sessions(nb::module_& module) {
       .def_prop_ro("kernels_from_cache", session_member<&Info::kernels_from_cache>())
       .def_prop_ro("build_seconds", session_member<&Info::build_seconds>())
       .def_prop_ro("build_wait_seconds", session_member<&Info::build_wait_seconds>(),
-                   "Of build_seconds, in which the opening did nothing else.")
+                   "Of build_seconds, how long the opening only waited; the rest is part of "
+                   "upload_seconds too.")
       .def_prop_ro("upload_seconds", session_member<&Info::upload_seconds>())
       .def_prop_ro("weight_bytes", session_member<&Info::weight_bytes>())
       .def_prop_ro("borrowed_bytes", session_member<&Info::borrowed_bytes>(),

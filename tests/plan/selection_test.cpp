@@ -311,6 +311,34 @@ TEST(Selection, LongContextsAreAttendedByTheMatrixUnits) {
   EXPECT_FALSE(by_matrix(32768));
 }
 
+// By layer, whether a plan's attention has the matrix units.
+std::vector<bool> layers_by_matrix(testing::TinyModel model, Format kv, int context) {
+  model.context = 16384;
+  PlanOptions options;
+  options.kv = kv;
+  options.context = context;
+  options.fusion = Fusion::full;
+  const Result<Plan> plan = plan_of(fusible(model), options);
+  EXPECT_TRUE(plan) << plan.error().text();
+  std::vector<bool> layers;
+  if (!plan) return layers;
+  for (const Step& step : plan->steps)
+    if (step.key.type == KernelType::attend) layers.push_back(step.key.matrix);
+  return layers;
+}
+
+TEST(Selection, ALayersAttentionGoesByWhatATokenSeesInIt) {
+  testing::TinyModel model = testing::tiny_llama();
+  const std::vector<bool> none(std::size_t(model.layers)), all(std::size_t(model.layers), true);
+  EXPECT_EQ(layers_by_matrix(model, Format::f16, 8192), none);
+  EXPECT_EQ(layers_by_matrix(model, Format::f16, 8193), all);
+  EXPECT_EQ(layers_by_matrix(model, Format::f32, 8193), none);
+  // Of its layers some have a window.
+  const std::vector<bool> mixed = layers_by_matrix(testing::tiny_gemma3(), Format::f16, 8193);
+  EXPECT_EQ(std::ranges::count(mixed, true), 1);
+  EXPECT_GT(mixed.size(), 1u);
+}
+
 TEST(Selection, AnUnknownNameHasAllThatAreKnownBesideIt) {
   PlanOptions options;
   options.tuning = "gemv.wraps=2";

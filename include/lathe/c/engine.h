@@ -208,7 +208,7 @@ typedef struct lathe_session_info {
   int32_t kv_pages;         // of a batch's KV cache in pages, in all; 0: positions are in a row
   int32_t kv_pages_used;    // of those; the others are free
   int32_t reserved;         // 0
-  // Of build_seconds, in which the opening did nothing else.
+  // Of build_seconds, how long the opening only waited; the rest is part of upload_seconds too.
   double build_wait_seconds;
 } lathe_session_info;
 
