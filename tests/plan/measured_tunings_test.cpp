@@ -47,9 +47,13 @@ TEST(MeasuredTunings, AreReadAndWrittenAsText) {
 TEST(MeasuredTunings, TheLibrarysOwnCanBeRead) {
   const auto brought = measured_tunings();
   ASSERT_TRUE(brought) << brought.error().text();
-  const MeasuredTuning* small = find_tuning(*brought, {90, 132, "llama", 3072, 8192, Format::q4_k});
-  ASSERT_NE(small, nullptr);
-  EXPECT_EQ(small->words, "matvec.paired=1");
+  for (const TuningClass& of : {TuningClass{90, 132, "llama", 3072, 8192, Format::q4_k},
+                                TuningClass{90, 132, "qwen3", 4096, 12288, Format::q4_k}}) {
+    const MeasuredTuning* row = find_tuning(*brought, of);
+    ASSERT_NE(row, nullptr) << of.family;
+    EXPECT_EQ(row->words, "matvec.paired=1");
+    EXPECT_GT(row->rate, row->by_rules);
+  }
 }
 
 TEST(MeasuredTunings, ALineThatMakesNoSenseIsNamed) {
