@@ -4,8 +4,6 @@
 // added by the kernel that produces the other summand, biases by their GEMV.
 #include "plan/decoder_recipe.h"
 
-#include <algorithm>
-
 #include "plan/kv_atoms.h"
 #include "plan/recipe.h"
 #include "plan/selection.h"

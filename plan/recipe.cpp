@@ -1,9 +1,9 @@
 // Owns what is the same in every recipe.
 #include "plan/recipe.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace lathe {
 

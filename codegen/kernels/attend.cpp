@@ -141,9 +141,8 @@ const KernelRow kAttendRow = {
     oracle,
     2e-5,
     "softmax weights carry the score's f32 error, about |score| ulps; scores to 50 allowed for. "
-    "With matrix the scores are sums of matrix units, which may cut off what a CPU rounds; the "
-    "bound "
-    "was met on an H200",
+    "With matrix the scores are sums of matrix units, which may cut off what a CPU rounds; an H200 "
+    "met the bound",
     no_template,
     0,
     "",

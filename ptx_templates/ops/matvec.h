@@ -248,11 +248,12 @@ LATHE_DEVICE int of_matrix(const i32 (&of)[3], int m) {
 // One phase. The matrices' rows are those of y, one after the other; or the first two are gate and
 // up with kGatedRows. See load_vector() for norm, post and the streams. `features` is constant: a
 // bit for each format that may come, and kJoins; kPossible, the same or more. kSubs is that of all
-// phases, or 0 for what s says; kTogether, the number of tiles that a warp multiplies at once.
+// phases, or 0 for what s says; kTogether, the number of tiles that a warp multiplies at once;
+// kPersistent, whether this is a phase of a persistent kernel.
 //
 // The row tiles are taken in order, s.batch at a time; of gated rows first the gates', then the
 // ups', and no batch has some of both unless it has all.
-template <int kSubs, int kTogether, u32 kPossible = ~0u>
+template <int kSubs, int kTogether, u32 kPossible = ~0u, bool kPersistent = false>
 LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
                          u32 features) {
   const OwnTiles own = own_tiles<kTogether>(phase.stream.warp, phase.warps, s.columns, s.inverse);
@@ -271,7 +272,9 @@ LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperand
     int before = 0;
     LATHE_UNROLL(1)
     for (int m = 0; m < 3; ++m) {
-      if (phase.exchange.polled && m > 0 && before >= share) break;
+      if constexpr (kPersistent) {
+        if (m > 0 && before >= share) break;
+      }
       const int count = of_matrix(s.count, m);
       if (m == 0 || count > 0)
         look_ahead<kTogether>(phase.stream, phase.slots, phase.slot_bytes, phase.warps);

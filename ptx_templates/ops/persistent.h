@@ -170,7 +170,7 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
       const StepRecord& record = await_record(records, number);
       const int step = record.step;
       if (step == kMatvecStep) {
-        matvec<Phases::subs, Phases::together, Phases::features>(
+        matvec<Phases::subs, Phases::together, Phases::features, true>(
             phase, record.matvec.shape, record.matvec.operands, Phases::features);
       } else if (step == kAttendStep) {
         if (phase.block >= Phases::attend_blocks(record.variant, token.position)) continue;
