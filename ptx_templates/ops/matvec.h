@@ -198,21 +198,20 @@ LATHE_DEVICE AddedToRow added_to_row(const Phase& phase, const MatvecShape& s,
 
 // Turns the partial sums of `count` row tiles into rows, the first of them number `first` of the
 // block's, and hands them on; a warp takes a row tile, two lanes a row. Begins with the barrier at
-// which the block's sums are there; what is added to them is on its way before that.
+// which the block's sums are there. `added` is what is added to the first row if that is `known`.
 template <int kTogether>
 LATHE_DEVICE void finish_rows(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
-                              int first, int count, int part) {
+                              int first, int count, int part, AddedToRow added, bool known) {
   const f32* sums = partial_sums(phase, s);
   ++phase.turn;
   int place = phase.stream.warp;
-  AddedToRow added = {};
-  if (place < count) added = added_to_row(phase, s, o, first + place);
   block_barrier();
   if (place >= count) return;
   const int met = places<kTogether>(phase, s), row = lane_index() / 2;
   const f32 factor = o.norm ? inverse_rms(phase, phase.squares, s) : 1.0f;
   LATHE_UNROLL(1)
-  for (;;) {
+  for (;; known = false) {
+    if (!known) added = added_to_row(phase, s, o, first + place);
     f32 value = gather_sum(sums, place, row, met) * factor;
     if (part != kRows) {
       f32* kept = gate_values(phase) + (first + place) * 16 + row;
@@ -236,7 +235,6 @@ LATHE_DEVICE void finish_rows(Phase& phase, const MatvecShape& s, const MatvecOp
     }
     place += phase.warps;
     if (place >= count) return;
-    added = added_to_row(phase, s, o, first + place);
   }
 }
 
@@ -262,7 +260,11 @@ LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperand
   const bool at_once = s.batch >= last;
   const int share = s.count[0] + s.count[1] + s.count[2];
   int row = own.group, matrix = 0;
-  f32 squares = 0;
+  AddedToRow added = {};
+  const f32 squares = load_vector<kSubs, kTogether>(phase, s, o, features, own, [&] {
+    look_ahead<kTogether>(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
+    if (phase.stream.warp < s.most) added = added_to_row(phase, s, o, phase.stream.warp);
+  });
   LATHE_UNROLL(1)
   for (int at = 0; at < last;) {
     int end = at + s.batch;
@@ -276,9 +278,6 @@ LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperand
         if (m > 0 && before >= share) break;
       }
       const int count = of_matrix(s.count, m);
-      if (m == 0 || count > 0)
-        look_ahead<kTogether>(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
-      if (at == 0 && m == 0) squares = load_vector<kSubs, kTogether>(phase, s, o, features, own);
       const int base = gated && !at_once ? m * s.most : before;
       const int stop = min_int(end - base, count);
       if (stop > 0 && at < base + count && own.count > 0) {
@@ -295,7 +294,7 @@ LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperand
     const int from = gated && !gates ? at - s.most : at;
     const int to = min_int(gated && !gates ? end - s.most : end, gated ? s.count[0] : before);
     const int part = !gated ? kRows : at_once ? kGateAndUp : gates ? kGateOnly : kUpOnly;
-    finish_rows<kTogether>(phase, s, o, from, max_int(to - from, 0), part);
+    finish_rows<kTogether>(phase, s, o, from, max_int(to - from, 0), part, added, at == 0);
     at = end;
   }
   phase.squares ^= 1;

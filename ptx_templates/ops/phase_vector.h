@@ -19,16 +19,17 @@ struct ColumnLook {
   u32x4 seen[2];
 };
 
-// Where they are in the vector. A lane without any looks at the vector's beginning, for nothing.
+// Where they are in the vector. A lane without any looks where the first lanes look, for nothing: at
+// one place for all blocks and columns, such as the vector's beginning, they would queue.
 struct ColumnPlace {
   int at;
   bool there;
 };
 LATHE_DEVICE ColumnPlace column_place(const MatvecShape& s, int subs, int column) {
   const int lane = lane_index(), g = lane / 4;
-  const int at = (column * subs + g) * 32 + 4 * (lane % 4);
+  const int first = column * subs * 32 + 4 * (lane % 4), at = first + g * 32;
   const bool there = g < subs && at < s.k;
-  return {there ? at : 0, there};
+  return {there ? at : first, there};
 }
 
 LATHE_DEVICE ColumnLook look_at_column(const Exchange& e, const f32* at) {
@@ -126,20 +127,26 @@ LATHE_DEVICE f32 joining_factor(Phase& phase, const MatvecShape& s, const Matvec
 }
 
 // Fills the warp's places of phase.columns with the activations of its columns, times the norm's
-// weights if there are any. Returns the lane's share of the vector's sum of squares.
-template <int kSubs, int kTogether>
+// weights if there are any. Returns the lane's share of the vector's sum of squares. `meanwhile`
+// is called while the vector is waited for.
+template <int kSubs, int kTogether, class Meanwhile>
 LATHE_DEVICE f32 load_vector(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
-                             u32 features, const OwnTiles& own) {
+                             u32 features, const OwnTiles& own, Meanwhile meanwhile) {
   const int subs = kSubs > 0 ? kSubs : s.subs;
   const Exchange& e = phase.exchange;
   const bool joins = (features & kJoins) && o.post;
   f32 factor = 0, squares = 0;
   if (joins) factor = joining_factor<kTogether>(phase, s, o, own, subs);
+  int column = own.column;
+  ColumnPlace place = column_place(s, subs, column);
+  ColumnLook seen = {};
+  ColumnValues weights = {};
   if (own.count > 0) {
-    int column = own.column;
-    ColumnPlace place = column_place(s, subs, column);
-    ColumnLook seen = look_at_column(e, o.from + place.at);
-    ColumnValues weights = load_column(o.norm, place.at);
+    seen = look_at_column(e, o.from + place.at);
+    weights = load_column(o.norm, place.at);
+  }
+  meanwhile();
+  if (own.count > 0) {
     u8* to = own_columns<kTogether>(phase, own);
     LATHE_UNROLL(1)
     for (int left = own.count;;) {

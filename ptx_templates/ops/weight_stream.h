@@ -19,6 +19,8 @@
 
 namespace lathe::dev {
 
+enum : int { kLotsWaiting = 4 };  // a power of two, and not less than a phase's matrices
+
 // What a warp streams of one matrix.
 struct alignas(16) StreamLot {
   const u8* at;  // the next tile
@@ -32,11 +34,12 @@ struct alignas(16) StreamLot {
 
 // Where a warp's stream is. In shared memory, and one lane's: registers are for the products.
 struct alignas(16) StreamSteps {
-  StreamLot lot, next;  // the second waits for the first one's end
+  StreamLot lot, waiting[kLotsWaiting];  // those after `lot`, a ring
   const StreamEntry* entries;
-  i32 entry_count, entry;  // the one after `next`
+  i32 entry_count, entry;  // the one to be opened next
   i32 passes;              // tokens still to be streamed, that of `entry` included
   i32 owed;                // slots that were read when there was nothing to refill them with
+  u32 opened, taken;       // lots that were put into `waiting`, and taken out of it
 };
 static_assert(sizeof(StreamSteps) == kStreamStepsBytes, "the place of the steps");
 
@@ -56,17 +59,20 @@ LATHE_DEVICE int last_copy(int count, int warps) {
   return (count - 1) * warps;
 }
 
-// Fills steps.next with the next matrix of which the warp has tiles. One lane calls.
+// Opens lots until as many wait as may, or there are no more. One lane calls.
 template <int kTogether>
-LATHE_DEVICE void open_lot(StreamSteps& steps, int warp, int warps) {
+LATHE_DEVICE void open_lots(StreamSteps& steps, int warp, int warps) {
+  const u32 most = steps.taken + kLotsWaiting;
+  u32 opened = steps.opened;
+  int entry = steps.entry, passes = steps.passes;
   LATHE_UNROLL(1)
-  while (steps.passes > 0) {
-    if (steps.entry == steps.entry_count) {
-      steps.entry = 0;
-      --steps.passes;
+  while (opened != most && passes > 0) {
+    if (entry == steps.entry_count) {
+      entry = 0;
+      --passes;
       continue;
     }
-    const StreamEntry e = steps.entries[steps.entry++];
+    const StreamEntry e = steps.entries[entry++];
     const OwnTiles own = own_tiles<kTogether>(warp, warps, e.columns, e.inverse);
     if (own.count == 0 || own.group >= e.rows) continue;
     const u32 bytes = e.tile_units * 16u;
@@ -80,9 +86,11 @@ LATHE_DEVICE void open_lot(StreamSteps& steps, int warp, int warps) {
     lot.groups = own.groups;
     lot.rows = e.rows - own.group;
     lot.left = own.count;
-    steps.next = lot;
-    return;
+    steps.waiting[opened++ % kLotsWaiting] = lot;
   }
+  steps.opened = opened;
+  steps.entry = entry;
+  steps.passes = passes;
 }
 
 // Starts the copy of the warp's next tile into `slot`, or owes it. One lane calls.
@@ -91,12 +99,11 @@ LATHE_DEVICE void refill(const WeightStream& s, int slot, int slot_bytes, int wa
   StreamSteps& steps = *s.steps;
   StreamLot lot = steps.lot;
   if (lot.rows <= 0) {
-    lot = steps.next;
-    if (lot.rows <= 0) {
+    if (steps.taken == steps.opened) {
       ++steps.owed;
       return;
     }
-    steps.next.rows = 0;
+    lot = steps.waiting[steps.taken++ % kLotsWaiting];
     steps.lot = lot;
   }
   u32 bytes = lot.tile_bytes, next = static_cast<u32>(warps) * lot.tile_bytes;
@@ -127,15 +134,15 @@ LATHE_DEVICE void refill(const WeightStream& s, int slot, int slot_bytes, int wa
   steps.lot.left = lot.left;
 }
 
-// Sees that a lot is waiting and that no slot is owed. Called where a warp has time: a matrix's end
-// then costs no more than a look at what waits.
+// Sees that lots are waiting, all of a phase's at least, and that no slot is owed. Called where a
+// warp has time: a matrix's end then costs no more than a look at what waits.
 template <int kTogether>
 LATHE_DEVICE void look_ahead(const WeightStream& s, int slots, int slot_bytes, int warps) {
   if (elected()) {
     StreamSteps& steps = *s.steps;
     LATHE_UNROLL(1)
     for (;;) {
-      if (steps.next.rows <= 0) open_lot<kTogether>(steps, s.warp, warps);
+      open_lots<kTogether>(steps, s.warp, warps);
       const int owed = steps.owed;
       if (owed == 0) break;
       const int slot = s.slot - owed;
@@ -162,7 +169,7 @@ LATHE_DEVICE void open_stream(WeightStream& s, u8* shared, const StreamEntry* en
   s.slot = 0;
   s.parity = 0;
   if (elected()) {
-    *s.steps = {{}, {}, entries, entry_count, 0, passes, slots};
+    *s.steps = {{}, {}, entries, entry_count, 0, passes, slots, 0, 0};
     LATHE_UNROLL(1)
     for (int i = 0; i < slots; ++i) copy_barrier_init(s.barriers + i);
     copy_barriers_ready();
