@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <new>
 #include <random>
@@ -206,6 +207,28 @@ void pause_for_memory() {
   Thread& thread = running();
   ++*thread.block->idle;
   thread.fiber.pause();
+}
+
+namespace {
+thread_local Prefetches counted;
+thread_local std::map<const void*, unsigned> expected_copies;
+}  // namespace
+
+void prefetch(const void* global, unsigned bytes) {
+  ++counted.asked;
+  expected_copies[global] = bytes;
+}
+
+void copy(const void* global, unsigned bytes) {
+  if (expected_copies.empty()) return;
+  const auto found = expected_copies.find(global);
+  if (found == expected_copies.end() || found->second != bytes) return;
+  ++counted.copied;
+  expected_copies.erase(found);
+}
+
+Prefetches prefetches() {
+  return counted;
 }
 
 namespace {

@@ -31,4 +31,11 @@ Result<void> launch_together(const std::string& name, const Geometry& geometry,
                              const std::function<void()>& body, std::uint64_t seed,
                              unsigned held_back = 1);
 
+// Bulk prefetches of this operating system thread's launches so far, and how many of them a bulk
+// copy of the same bytes has followed.
+struct Prefetches {
+  std::uint64_t asked = 0, copied = 0;
+};
+Prefetches prefetches();
+
 }  // namespace lathe::emulation

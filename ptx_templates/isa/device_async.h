@@ -115,6 +115,10 @@ LATHE_DEVICE void bulk_copy(void* shared, const void* global, u32 bytes, u64* ba
       "l"(global), "r"(bytes), "r"(at), "l"(0x12f0000000000000ull)
       : "memory");
 }
+// Asks for as much to be in the L2 cache, for a copy that comes later. One lane calls.
+LATHE_DEVICE void bulk_prefetch(const void* global, u32 bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(global), "r"(bytes) : "memory");
+}
 // Waits for the phase of the given parity (0, then 1, then 0 ...) to end.
 LATHE_DEVICE void copy_barrier_wait(u64* barrier, u32 parity) {
   asm volatile(

@@ -9,6 +9,9 @@
 namespace lathe::emulation {
 // Lets other threads go on; the deadlock detector counts turns without progress.
 void pause_for_memory();
+// Records what is asked for ahead of its copy, and the copies.
+void prefetch(const void* global, unsigned bytes);
+void copy(const void* global, unsigned bytes);
 }  // namespace lathe::emulation
 
 namespace lathe::dev {
@@ -63,7 +66,11 @@ LATHE_DEVICE void copy_barrier_init(u64* barrier) {
 LATHE_DEVICE void copy_barriers_ready() {}
 LATHE_DEVICE void bulk_copy(void* shared, const void* global, u32 bytes, u64* barrier) {
   std::memcpy(shared, global, bytes);
+  emulation::copy(global, bytes);
   ++*barrier;
+}
+LATHE_DEVICE void bulk_prefetch(const void* global, u32 bytes) {
+  emulation::prefetch(global, bytes);
 }
 LATHE_DEVICE void copy_barrier_wait(u64* barrier, u32 parity) {
   while ((*barrier & 1) == parity) emulation::pause_for_memory();

@@ -30,7 +30,7 @@ enum : int {
   kPhaseScratch = (kPartialFloats + kGateFloats + 3 * kPhaseWarps) * 4,
   kColumnBytes = 640,
   kStreamEntryBytes = 16,
-  kStreamStepsBytes = 192,
+  kStreamStepsBytes = 240,
   kCopyLine = 128,
 };
 // A warp that multiplies two tiles at once may have two columns that no other warp has.

@@ -19,8 +19,8 @@ struct ColumnLook {
   u32x4 seen[2];
 };
 
-// Where they are in the vector. A lane without any looks where the first lanes look, for nothing: at
-// one place for all blocks and columns, such as the vector's beginning, they would queue.
+// Where they are in the vector. A lane without any looks where the first lanes look, for nothing:
+// at one place for all blocks and columns, such as the vector's beginning, they would queue.
 struct ColumnPlace {
   int at;
   bool there;
@@ -39,7 +39,10 @@ LATHE_DEVICE ColumnLook look_at_column(const Exchange& e, const f32* at) {
 // What is not there yet is asked for again and again by one lane of the warp only, the first that
 // misses something: all of them together would take a good part of the L2 cache's bandwidth from
 // the weights of the blocks that are late.
-LATHE_DEVICE ColumnValues receive_column(const Exchange& e, const f32* at, ColumnLook look_before) {
+template <int kTogether>
+LATHE_DEVICE ColumnValues receive_column(const Phase& phase, const f32* at,
+                                         ColumnLook look_before) {
+  const Exchange& e = phase.exchange;
   u32x4(&seen)[2] = look_before.seen;
   if (e.polled) {
     LATHE_UNROLL(1)
@@ -51,8 +54,12 @@ LATHE_DEVICE ColumnValues receive_column(const Exchange& e, const f32* at, Colum
       if (missing && (lanes & ((1u << lane_index()) - 1)) == 0) {
         const f32* wanted = at + (late ? 16 : 0);
         u32x4 there = look(e, wanted);
-        given_up = !await(e, wanted, there);
+        given_up = !await(e, wanted, there, [&](int looks) {
+          if constexpr (kTogether > 1)
+            if (looks % 2 == 0) prefetch_copy<kTogether>(phase.stream, phase.slots, phase.warps);
+        });
       }
+      if constexpr (kTogether > 1) warp_barrier();  // the next lane sees what this one asked for
       // All lanes leave together.
       if (ballot(given_up) != 0) break;
       if (missing) look_before = look_at_column(e, at);
@@ -82,11 +89,13 @@ LATHE_DEVICE f32 sum_of_squares(const ColumnValues& x) {
 
 // The normed vector plus the residual stream, in place of the vector; it is the new stream, which
 // the blocks hand on, each some columns of it.
-LATHE_DEVICE void join_stream(const Exchange& e, const MatvecOperands& o, const ColumnPlace& place,
+template <int kTogether>
+LATHE_DEVICE void join_stream(const Phase& phase, const MatvecOperands& o, const ColumnPlace& place,
                               bool ours, f32 factor, ColumnValues& x) {
   const ColumnValues weights = load_column(o.post, place.at);
   const f32* stream = o.stream_in + place.at;
-  const ColumnValues old = receive_column(e, stream, look_at_column(e, stream));
+  const Exchange& e = phase.exchange;
+  const ColumnValues old = receive_column<kTogether>(phase, stream, look_at_column(e, stream));
   LATHE_UNROLL(8)
   for (int i = 0; i < 8; ++i) {
     f32& v = x.v[i];
@@ -118,7 +127,7 @@ LATHE_DEVICE f32 joining_factor(Phase& phase, const MatvecShape& s, const Matvec
   for (int j = 0; j < own.count; ++j) {
     const ColumnPlace place = column_place(s, subs, own.column + j * column_step<kTogether>(phase));
     const f32* from = o.from + place.at;
-    const ColumnValues x = receive_column(e, from, look_at_column(e, from));
+    const ColumnValues x = receive_column<kTogether>(phase, from, look_at_column(e, from));
     if (place.there) squares += sum_of_squares(x);
   }
   leave_square_sum(phase, kJoinedSquares, own.group == 0 ? squares : 0.0f);
@@ -150,9 +159,10 @@ LATHE_DEVICE f32 load_vector(Phase& phase, const MatvecShape& s, const MatvecOpe
     u8* to = own_columns<kTogether>(phase, own);
     LATHE_UNROLL(1)
     for (int left = own.count;;) {
-      ColumnValues x = receive_column(e, o.from + place.at, seen);
+      ColumnValues x = receive_column<kTogether>(phase, o.from + place.at, seen);
       if (joins)
-        join_stream(e, o, place, own.group == 0 && column % phase.blocks == phase.block, factor, x);
+        join_stream<kTogether>(phase, o, place,
+                               own.group == 0 && column % phase.blocks == phase.block, factor, x);
       const bool there = place.there;
       if (there) squares += sum_of_squares(x);
       LATHE_UNROLL(8)

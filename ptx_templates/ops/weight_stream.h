@@ -19,7 +19,10 @@
 
 namespace lathe::dev {
 
-enum : int { kLotsWaiting = 4 };  // a power of two, and not less than a phase's matrices
+enum : int {
+  kLotsWaiting = 4,  // a power of two, and not less than a phase's matrices
+  kCopiesAhead = 5,  // that the L2 cache is asked for beyond those into the ring
+};
 
 // What a warp streams of one matrix.
 struct alignas(16) StreamLot {
@@ -40,6 +43,9 @@ struct alignas(16) StreamSteps {
   i32 passes;              // tokens still to be streamed, that of `entry` included
   i32 owed;                // slots that were read when there was nothing to refill them with
   u32 opened, taken;       // lots that were put into `waiting`, and taken out of it
+  // What the L2 cache is asked for: the lot, how many were taken before it, copies before it.
+  StreamLot ahead;
+  u32 ahead_taken, ahead_copies;
 };
 static_assert(sizeof(StreamSteps) == kStreamStepsBytes, "the place of the steps");
 
@@ -50,6 +56,7 @@ struct WeightStream {
   StreamSteps* steps;
   int warp, slot;
   u32 parity;
+  u32 read;  // copies read so far, with two tiles at once
 };
 
 // From a warp's first tile of a row tile to its last copy, in tiles.
@@ -93,6 +100,27 @@ LATHE_DEVICE void open_lots(StreamSteps& steps, int warp, int warps) {
   steps.passes = passes;
 }
 
+// The bytes of the lot's next copy, which begin at lot.at; then the lot stands at the one after it.
+template <int kTogether>
+LATHE_DEVICE u32 bytes_of_copy(const StreamLot& lot) {
+  if constexpr (kTogether > 1) return lot.left > 1 ? 2 * lot.tile_bytes : lot.tile_bytes;
+  return lot.tile_bytes;
+}
+template <int kTogether>
+LATHE_DEVICE void pass_copy(StreamLot& lot, u32 bytes, int warps) {
+  if constexpr (kTogether > 1)
+    lot.left -= lot.left > 1 ? 2 : 1;
+  else
+    lot.left -= 1;
+  if (lot.left == 0) {
+    lot.at += lot.jump;
+    lot.rows -= lot.groups;
+    lot.left = lot.columns;
+  } else {
+    lot.at += kTogether > 1 ? bytes : static_cast<u32>(warps) * bytes;
+  }
+}
+
 // Starts the copy of the warp's next tile into `slot`, or owes it. One lane calls.
 template <int kTogether>
 LATHE_DEVICE void refill(const WeightStream& s, int slot, int slot_bytes, int warps) {
@@ -106,13 +134,7 @@ LATHE_DEVICE void refill(const WeightStream& s, int slot, int slot_bytes, int wa
     lot = steps.waiting[steps.taken++ % kLotsWaiting];
     steps.lot = lot;
   }
-  u32 bytes = lot.tile_bytes, next = static_cast<u32>(warps) * lot.tile_bytes;
-  int taken = 1;
-  if constexpr (kTogether > 1) {
-    taken = lot.left > 1 ? 2 : 1;
-    bytes = static_cast<u32>(taken) * lot.tile_bytes;
-    next = bytes;
-  }
+  const u32 bytes = bytes_of_copy<kTogether>(lot);
   u32 offset = 0;
   if (lot.tile_bytes % kCopyLine != 0) {
     const u32 line = static_cast<u32>(reinterpret_cast<u64>(lot.at)) % kCopyLine;
@@ -121,17 +143,37 @@ LATHE_DEVICE void refill(const WeightStream& s, int slot, int slot_bytes, int wa
     s.offsets[slot] = offset;
   }
   bulk_copy(s.slots + slot * slot_bytes + offset, lot.at, bytes, s.barriers + slot);
-  lot.left -= taken;
-  if (lot.left == 0) {
-    lot.at += lot.jump;
-    lot.rows -= lot.groups;
-    lot.left = lot.columns;
-  } else {
-    lot.at += next;
-  }
+  pass_copy<kTogether>(lot, bytes, warps);
   steps.lot.at = lot.at;
   steps.lot.rows = lot.rows;
   steps.lot.left = lot.left;
+}
+
+// Asks the L2 cache for one copy more than it was asked for, up to kCopiesAhead beyond the ring's.
+// One lane calls, while there is nothing else to ask the memory for: a warp that multiplies two
+// tiles at once is faster than the memory, and has emptied its ring when a phase ends.
+template <int kTogether>
+LATHE_DEVICE void prefetch_copy(const WeightStream& s, int slots, int warps) {
+  StreamSteps& steps = *s.steps;
+  const u32 copied = s.read + static_cast<u32>(slots - steps.owed);
+  StreamLot lot = steps.ahead;
+  u32 copies = steps.ahead_copies, taken = steps.ahead_taken;
+  if (static_cast<i32>(copies - copied) <= 0) {
+    lot = steps.lot;
+    copies = copied;
+    taken = steps.taken;
+  }
+  if (copies - copied >= kCopiesAhead) return;
+  if (lot.rows <= 0) {
+    if (taken == steps.opened) return;
+    lot = steps.waiting[taken++ % kLotsWaiting];
+  }
+  const u32 bytes = bytes_of_copy<kTogether>(lot);
+  bulk_prefetch(lot.at, bytes);
+  pass_copy<kTogether>(lot, bytes, warps);
+  steps.ahead = lot;
+  steps.ahead_copies = copies + 1;
+  steps.ahead_taken = taken;
 }
 
 // Sees that lots are waiting, all of a phase's at least, and that no slot is owed. Called where a
@@ -168,8 +210,9 @@ LATHE_DEVICE void open_stream(WeightStream& s, u8* shared, const StreamEntry* en
   s.offsets = reinterpret_cast<u32*>(barriers + warps * slots) + s.warp * slots;
   s.slot = 0;
   s.parity = 0;
+  s.read = 0;
   if (elected()) {
-    *s.steps = {{}, {}, entries, entry_count, 0, passes, slots, 0, 0};
+    *s.steps = {{}, {}, entries, entry_count, 0, passes, slots, 0, 0, {}, 0, 0};
     LATHE_UNROLL(1)
     for (int i = 0; i < slots; ++i) copy_barrier_init(s.barriers + i);
     copy_barriers_ready();
@@ -194,6 +237,7 @@ template <int kTogether>
 LATHE_DEVICE void release_tile(WeightStream& s, int slots, int slot_bytes, int warps) {
   warp_barrier();
   if (elected()) refill<kTogether>(s, s.slot, slot_bytes, warps);
+  if constexpr (kTogether > 1) ++s.read;
   if (++s.slot == slots) {
     s.slot = 0;
     s.parity ^= 1u;

@@ -118,5 +118,24 @@ TEST(DelayedSteps, OfAPersistentKernelChangeNothing) {
   }
 }
 
+// With two tiles at once the L2 cache is asked, while a vector is waited for, for the weights
+// behind those of the ring. Nothing is asked for that is not copied later.
+TEST(DelayedSteps, LeaveTimeToAskForWeights) {
+  const TinyModel model = fusible(tiny_llama());
+  const std::uint64_t seed = verification::fresh_seed();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  FakeOptions fake = emulated(3, seed);
+  fake.run_persistent = [&](const std::string& program, std::span<void* const> arguments) {
+    return emulation::emulate_persistent(program, arguments, seed, 20);
+  };
+  SessionOptions options = emulated_options(ExecutorKind::mega);
+  options.plan.tuning = "matvec.paired=1";
+  const emulation::Prefetches before = emulation::prefetches();
+  decode(model, fake, options);
+  const emulation::Prefetches after = emulation::prefetches();
+  EXPECT_GT(after.asked, before.asked + 100);
+  EXPECT_EQ(after.copied - before.copied, after.asked - before.asked);
+}
+
 }  // namespace
 }  // namespace lathe::testing
