@@ -65,6 +65,7 @@
   FILE(ops_norm_tokens, "ops/norm_tokens.h")           \
   FILE(ops_persistent, "ops/persistent.h")             \
   FILE(ops_phase, "ops/phase.h")                       \
+  FILE(ops_phase_rows, "ops/phase_rows.h")             \
   FILE(ops_phase_vector, "ops/phase_vector.h")         \
   FILE(ops_q8_formats, "ops/q8_formats.h")             \
   FILE(ops_quantize, "ops/quantize.h")                 \

@@ -12,16 +12,12 @@
 // fetching it cost more than the constants saved (docs/performance.md).
 #pragma once
 
+#include "ops/phase_rows.h"
 #include "ops/phase_vector.h"
 #include "ops/tile_pair.h"
 
 namespace lathe::dev {
 
-// A warp's sums of a row tile go to place row * places + its part.
-template <int kTogether>
-LATHE_DEVICE int places(const Phase& phase, const MatvecShape& s) {
-  return sum_places(s.columns, phase.warps, kTogether);
-}
 template <int kTogether>
 LATHE_DEVICE int part_of(const OwnTiles& own) {
   return kTogether > 1 ? own.part : own.column;
@@ -39,11 +35,11 @@ LATHE_DEVICE void leave_rows(f32* sums, f32 row0, f32 row1) {
 // Streams the warp's tiles of the row tiles from `row` on and before `end`, and leaves its partial
 // sums, those of row tile i at row place `at + i`. Returns where to go on.
 template <class Tile, int kSubs>
-LATHE_DEVICE int stream_rows(Phase& phase, const MatvecShape& s, const OwnTiles& own, int row,
-                             int end, int at) {
+LATHE_DEVICE int stream_rows(Phase& phase, const MatvecShape& s, const OwnTiles& own,
+                             const SumPlaces& of, int row, int end, int at) {
   const int subs = kSubs > 0 ? kSubs : s.subs;
-  const int step = own.groups * places<1>(phase, s) * 16;
-  f32* sums = partial_sums(phase, s) + ((at + row) * places<1>(phase, s) + part_of<1>(own)) * 16;
+  const int step = own.groups * of.row_places * 16;
+  f32* sums = of.sums + ((at + row) * of.row_places + part_of<1>(own)) * 16;
   const u8* columns = own_columns<1>(phase, own);
   Activation x;
   const int bytes = tile_bytes(Tile::Shape::code_bits, Tile::Shape::scale_bytes, subs);
@@ -68,11 +64,11 @@ LATHE_DEVICE int stream_rows(Phase& phase, const MatvecShape& s, const OwnTiles&
 // The same, two neighbouring tiles at once. What one or two columns want of the activations stays
 // in registers.
 template <class Tile, int kSubs>
-LATHE_DEVICE int stream_pairs(Phase& phase, const MatvecShape& s, const OwnTiles& own, int row,
-                              int end, int at) {
+LATHE_DEVICE int stream_pairs(Phase& phase, const MatvecShape& s, const OwnTiles& own,
+                              const SumPlaces& of, int row, int end, int at) {
   const int subs = kSubs > 0 ? kSubs : s.subs;
-  const int step = own.groups * places<2>(phase, s) * 16;
-  f32* sums = partial_sums(phase, s) + ((at + row) * places<2>(phase, s) + part_of<2>(own)) * 16;
+  const int step = own.groups * of.row_places * 16;
+  f32* sums = of.sums + ((at + row) * of.row_places + part_of<2>(own)) * 16;
   const u8* columns = own_columns<2>(phase, own);
   const int bytes = tile_bytes(Tile::Shape::code_bits, Tile::Shape::scale_bytes, subs);
   Activation x = {}, y = {};
@@ -106,13 +102,14 @@ LATHE_DEVICE int stream_pairs(Phase& phase, const MatvecShape& s, const OwnTiles
 // has those that a source knows of while it is written: a compiler gets no other's code, which it
 // would optimize before it drops it.
 template <int kSubs, int kTogether, u32 kPossible>
-LATHE_DEVICE int stream_format(Phase& phase, const MatvecShape& s, const OwnTiles& own, int format,
-                               u32 features, int row, int end, int at) {
-#define LATHE_TILE_CASE(number, Tile)                                              \
-  if constexpr ((kPossible >> number & 1u) != 0) {                                 \
-    if ((features >> number & 1u) && format == number)                             \
-      row = kTogether > 1 ? stream_pairs<Tile, kSubs>(phase, s, own, row, end, at) \
-                          : stream_rows<Tile, kSubs>(phase, s, own, row, end, at); \
+LATHE_DEVICE int stream_format(Phase& phase, const MatvecShape& s, const OwnTiles& own,
+                               const SumPlaces& of, int format, u32 features, int row, int end,
+                               int at) {
+#define LATHE_TILE_CASE(number, Tile)                                                  \
+  if constexpr ((kPossible >> number & 1u) != 0) {                                     \
+    if ((features >> number & 1u) && format == number)                                 \
+      row = kTogether > 1 ? stream_pairs<Tile, kSubs>(phase, s, own, of, row, end, at) \
+                          : stream_rows<Tile, kSubs>(phase, s, own, of, row, end, at); \
   }
   LATHE_TILE_CASE(kTileQ4_0, TileQ4_0)
   LATHE_TILE_CASE(kTileQ4_1, TileQ4_1)
@@ -133,111 +130,6 @@ LATHE_DEVICE int stream_format(Phase& phase, const MatvecShape& s, const OwnTile
   return row;
 }
 
-// The sum over warps of row `row` of row place `place`: two neighbouring lanes share the work, and
-// both have the result.
-LATHE_DEVICE f32 gather_sum(const f32* sums, int place, int row, int count) {
-  const int part = lane_index() % 2;
-  const f32* from = sums + (place * count + part) * 16 + row;
-  f32 sum = 0;
-  LATHE_UNROLL(8)
-  for (int i = 0; i < kPhaseWarps / 2; ++i)
-    if (part + 2 * i < count) sum += from[32 * i];
-  return sum + shuffle_xor(sum, 1);
-}
-
-// Where row `row` of the block's row tile `place` goes: its place in y, or -1 for padding; and the
-// place of its bias.
-LATHE_DEVICE int output_place(const MatvecShape& s, const MatvecOperands& o, int place, int row,
-                              const f32*& bias) {
-  int before = 0, rows = s.rows[0], tile = s.first[0] + place;
-  bias = o.bias[0];
-  if (s.kind != kGatedRows && place >= s.count[0]) {
-    place -= s.count[0];
-    before = rows;
-    rows = s.rows[1];
-    tile = s.first[1] + place;
-    bias = o.bias[1];
-    if (place >= s.count[1]) {
-      before += rows;
-      rows = s.rows[2];
-      tile = s.first[2] + place - s.count[1];
-      bias = o.bias[2];
-    }
-  }
-  const int at = tile * 16 + row;
-  if (bias) bias += at;
-  return at < rows ? before + at : -1;
-}
-
-// silu(v) or gelu_tanh(v) (ops/math.h), with one copy of what they share.
-LATHE_DEVICE f32 activated(f32 v, int activation) {
-  return v * sigmoid(activation == kSilu ? v : gelu_argument(v));
-}
-
-// What a batch of partial sums is. With kGateAndUp the first half are gates, the other half the ups
-// of the same rows; with kGateOnly a lane keeps the gates that it will itself want with kUpOnly.
-enum : int { kRows, kGateAndUp, kGateOnly, kUpOnly };
-
-// What is added to a lane's row, on its way.
-struct AddedToRow {
-  int at;     // the row's place in y
-  bool mine;  // the lane's to hand on
-  f32 bias;   // or 0
-  u32 residual;
-};
-LATHE_DEVICE AddedToRow added_to_row(const Phase& phase, const MatvecShape& s,
-                                     const MatvecOperands& o, int place) {
-  const f32* bias = nullptr;
-  AddedToRow added = {};
-  added.at = output_place(s, o, place, lane_index() / 2, bias);
-  added.mine = lane_index() % 2 == 0 && added.at >= 0;
-  if (added.mine && bias) added.bias = *bias;
-  if (added.mine && o.residual) added.residual = look_one(phase.exchange, o.residual + added.at);
-  return added;
-}
-
-// Turns the partial sums of `count` row tiles into rows, the first of them number `first` of the
-// block's, and hands them on; a warp takes a row tile, two lanes a row. Begins with the barrier at
-// which the block's sums are there. `added` is what is added to the first row if that is `known`.
-template <int kTogether>
-LATHE_DEVICE void finish_rows(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
-                              int first, int count, int part, AddedToRow added, bool known) {
-  const f32* sums = partial_sums(phase, s);
-  ++phase.turn;
-  int place = phase.stream.warp;
-  block_barrier();
-  if (place >= count) return;
-  const int met = places<kTogether>(phase, s), row = lane_index() / 2;
-  const f32 factor = o.norm ? inverse_rms(phase, phase.squares, s) : 1.0f;
-  LATHE_UNROLL(1)
-  for (;; known = false) {
-    if (!known) added = added_to_row(phase, s, o, first + place);
-    f32 value = gather_sum(sums, place, row, met) * factor;
-    if (part != kRows) {
-      f32* kept = gate_values(phase) + (first + place) * 16 + row;
-      f32 gate = value, up = value;
-      if (part == kGateAndUp) up = gather_sum(sums, place + count, row, met) * factor;
-      if (part == kUpOnly) gate = *kept;
-      if (part == kGateOnly && added.mine) *kept = value;
-      if (part != kGateOnly) value = activated(gate, s.activation) * up;
-    }
-    if (added.mine && part != kGateOnly) {
-      value += added.bias;
-      if (o.residual) value += receive_one(phase.exchange, o.residual + added.at, added.residual);
-      if (s.kind == kLogitRows) {
-        value = as_f32(as_u32(value) & ~1u);  // as send() would
-        o.y[added.at] = value;
-        const u64 rank = logit_rank(value, added.at);
-        phase.best = rank > phase.best ? rank : phase.best;
-      } else {
-        send(phase.exchange, o.y + added.at, value);
-      }
-    }
-    place += phase.warps;
-    if (place >= count) return;
-  }
-}
-
 // Element m of three, without an address: in a kernel of its own they are registers.
 LATHE_DEVICE int of_matrix(const i32 (&of)[3], int m) {
   return m == 0 ? of[0] : m == 1 ? of[1] : of[2];
@@ -255,20 +147,34 @@ template <int kSubs, int kTogether, u32 kPossible = ~0u, bool kPersistent = fals
 LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
                          u32 features) {
   const OwnTiles own = own_tiles<kTogether>(phase.stream.warp, phase.warps, s.columns, s.inverse);
-  const bool gated = s.kind == kGatedRows;
-  const int last = gated ? 2 * s.most : s.most;
-  const bool at_once = s.batch >= last;
-  const int share = s.count[0] + s.count[1] + s.count[2];
   int row = own.group, matrix = 0;
+  // Read while the vector is waited for: a persistent kernel has the shape in shared memory, and
+  // whatever is read later delays the products.
+  i32 counts[3] = {}, formats[3] = {};
+  int most = 0, batch = 0, floats = 0, row_places = 0;
+  bool gated = false;
   AddedToRow added = {};
   const f32 squares = load_vector<kSubs, kTogether>(phase, s, o, features, own, [&] {
     look_ahead<kTogether>(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
-    if (phase.stream.warp < s.most) added = added_to_row(phase, s, o, phase.stream.warp);
+    LATHE_UNROLL(3)
+    for (int m = 0; m < 3; ++m) {
+      counts[m] = s.count[m];
+      formats[m] = s.format[m];
+    }
+    gated = s.kind == kGatedRows;
+    most = s.most;
+    batch = s.batch;
+    floats = s.sums;
+    row_places = sum_places(s.columns, phase.warps, kTogether);
+    if (phase.stream.warp < most) added = added_to_row(phase, s, o, phase.stream.warp);
   });
+  const int last = gated ? 2 * most : most, share = counts[0] + counts[1] + counts[2];
+  const bool at_once = batch >= last;
   LATHE_UNROLL(1)
   for (int at = 0; at < last;) {
-    int end = at + s.batch;
-    if (gated && !at_once && at < s.most) end = min_int(end, s.most);
+    int end = at + batch;
+    if (gated && !at_once && at < most) end = min_int(end, most);
+    const SumPlaces of = {partial_sums(phase, floats), row_places};
     // Row tiles [before, before + count) of the numbering are this matrix's. In a persistent kernel
     // there is no turn after the share's last: an empty one delays the phase by some 400 clocks.
     int before = 0;
@@ -277,24 +183,25 @@ LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperand
       if constexpr (kPersistent) {
         if (m > 0 && before >= share) break;
       }
-      const int count = of_matrix(s.count, m);
-      const int base = gated && !at_once ? m * s.most : before;
+      const int count = of_matrix(counts, m);
+      const int base = gated && !at_once ? m * most : before;
       const int stop = min_int(end - base, count);
       if (stop > 0 && at < base + count && own.count > 0) {
         if (m != matrix) row = own.group;
         matrix = m;
-        row = stream_format<kSubs, kTogether, kPossible>(phase, s, own, of_matrix(s.format, m),
+        row = stream_format<kSubs, kTogether, kPossible>(phase, s, own, of, of_matrix(formats, m),
                                                          features, row, stop, base - at);
       }
       before += count;
     }
     // Wanted at the barrier, not before the products.
     if (at == 0 && o.norm) leave_square_sum(phase, phase.squares, squares);
-    const bool gates = gated && at < s.most;
-    const int from = gated && !gates ? at - s.most : at;
-    const int to = min_int(gated && !gates ? end - s.most : end, gated ? s.count[0] : before);
+    const bool gates = gated && at < most;
+    const int from = gated && !gates ? at - most : at;
+    const int to = min_int(gated && !gates ? end - most : end, gated ? counts[0] : before);
     const int part = !gated ? kRows : at_once ? kGateAndUp : gates ? kGateOnly : kUpOnly;
-    finish_rows<kTogether>(phase, s, o, from, max_int(to - from, 0), part, added, at == 0);
+    finish_rows(phase, s, o, of, from, max_int(to - from, 0), part, added, at == 0);
+    ++phase.turn;
     at = end;
   }
   phase.squares ^= 1;

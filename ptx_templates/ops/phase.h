@@ -29,8 +29,8 @@ struct Phase {
 //
 // Partial sums are at the bottom and at the top by turns: while some warps still read the last
 // ones, the others are leaving the next. No two neighbours need more than there is (place_sums()).
-LATHE_DEVICE f32* partial_sums(Phase& phase, const MatvecShape& s) {
-  return reinterpret_cast<f32*>(phase.scratch) + (phase.turn & 1u ? kPartialFloats - s.sums : 0);
+LATHE_DEVICE f32* partial_sums(Phase& phase, int floats) {
+  return reinterpret_cast<f32*>(phase.scratch) + (phase.turn & 1u ? kPartialFloats - floats : 0);
 }
 LATHE_DEVICE f32* gate_values(Phase& phase) {
   return reinterpret_cast<f32*>(phase.scratch) + kPartialFloats;
@@ -59,7 +59,7 @@ LATHE_DEVICE void leave_square_sum(Phase& phase, int which, f32 sum) {
   sum = warp_sum(sum);
   if (lane_index() == 0) square_sums(phase, which)[warp_index()] = sum;
 }
-LATHE_DEVICE f32 inverse_rms(Phase& phase, int which, const MatvecShape& s) {
+LATHE_DEVICE f32 inverse_rms(Phase& phase, int which, f32 inverse_k, f32 epsilon) {
   const f32x4* sums = reinterpret_cast<const f32x4*>(square_sums(phase, which));
   f32 sum = 0;
   LATHE_UNROLL(4)
@@ -68,7 +68,7 @@ LATHE_DEVICE f32 inverse_rms(Phase& phase, int which, const MatvecShape& s) {
     const f32x4 v = sums[i];
     sum += (v.x + v.y) + (v.z + v.w);
   }
-  return reciprocal_root(fma(sum, s.inverse_k, s.epsilon));
+  return reciprocal_root(fma(sum, inverse_k, epsilon));
 }
 
 }  // namespace lathe::dev

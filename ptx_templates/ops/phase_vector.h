@@ -25,10 +25,10 @@ struct ColumnPlace {
   int at;
   bool there;
 };
-LATHE_DEVICE ColumnPlace column_place(const MatvecShape& s, int subs, int column) {
+LATHE_DEVICE ColumnPlace column_place(int k, int subs, int column) {
   const int lane = lane_index(), g = lane / 4;
   const int first = column * subs * 32 + 4 * (lane % 4), at = first + g * 32;
-  const bool there = g < subs && at < s.k;
+  const bool there = g < subs && at < k;
   return {there ? at : first, there};
 }
 
@@ -125,14 +125,15 @@ LATHE_DEVICE f32 joining_factor(Phase& phase, const MatvecShape& s, const Matvec
   f32 squares = 0;
   LATHE_UNROLL(1)
   for (int j = 0; j < own.count; ++j) {
-    const ColumnPlace place = column_place(s, subs, own.column + j * column_step<kTogether>(phase));
+    const ColumnPlace place =
+        column_place(s.k, subs, own.column + j * column_step<kTogether>(phase));
     const f32* from = o.from + place.at;
     const ColumnValues x = receive_column<kTogether>(phase, from, look_at_column(e, from));
     if (place.there) squares += sum_of_squares(x);
   }
   leave_square_sum(phase, kJoinedSquares, own.group == 0 ? squares : 0.0f);
   block_barrier();
-  return inverse_rms(phase, kJoinedSquares, s);
+  return inverse_rms(phase, kJoinedSquares, s.inverse_k, s.epsilon);
 }
 
 // Fills the warp's places of phase.columns with the activations of its columns, times the norm's
@@ -141,25 +142,26 @@ LATHE_DEVICE f32 joining_factor(Phase& phase, const MatvecShape& s, const Matvec
 template <int kSubs, int kTogether, class Meanwhile>
 LATHE_DEVICE f32 load_vector(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
                              u32 features, const OwnTiles& own, Meanwhile meanwhile) {
-  const int subs = kSubs > 0 ? kSubs : s.subs;
+  const int subs = kSubs > 0 ? kSubs : s.subs, k = s.k;
+  const f32 *from = o.from, *norm = o.norm;
   const Exchange& e = phase.exchange;
   const bool joins = (features & kJoins) && o.post;
   f32 factor = 0, squares = 0;
   if (joins) factor = joining_factor<kTogether>(phase, s, o, own, subs);
   int column = own.column;
-  ColumnPlace place = column_place(s, subs, column);
+  ColumnPlace place = column_place(k, subs, column);
   ColumnLook seen = {};
   ColumnValues weights = {};
   if (own.count > 0) {
-    seen = look_at_column(e, o.from + place.at);
-    weights = load_column(o.norm, place.at);
+    seen = look_at_column(e, from + place.at);
+    weights = load_column(norm, place.at);
   }
   meanwhile();
   if (own.count > 0) {
     u8* to = own_columns<kTogether>(phase, own);
     LATHE_UNROLL(1)
     for (int left = own.count;;) {
-      ColumnValues x = receive_column<kTogether>(phase, o.from + place.at, seen);
+      ColumnValues x = receive_column<kTogether>(phase, from + place.at, seen);
       if (joins)
         join_stream<kTogether>(phase, o, place,
                                own.group == 0 && column % phase.blocks == phase.block, factor, x);
@@ -170,9 +172,9 @@ LATHE_DEVICE f32 load_vector(Phase& phase, const MatvecShape& s, const MatvecOpe
       // The next column is on its way while this one is rounded.
       if (--left > 0) {
         column += column_step<kTogether>(phase);
-        place = column_place(s, subs, column);
-        seen = look_at_column(e, o.from + place.at);
-        weights = load_column(o.norm, place.at);
+        place = column_place(k, subs, column);
+        seen = look_at_column(e, from + place.at);
+        weights = load_column(norm, place.at);
       }
       store_activation(to, there, x.v);
       if (left == 0) break;
