@@ -47,11 +47,14 @@ TEST(MeasuredTunings, AreReadAndWrittenAsText) {
 TEST(MeasuredTunings, TheLibrarysOwnCanBeRead) {
   const auto brought = measured_tunings();
   ASSERT_TRUE(brought) << brought.error().text();
-  for (const TuningClass& of : {TuningClass{90, 132, "llama", 3072, 8192, Format::q4_k},
-                                TuningClass{90, 132, "qwen3", 4096, 12288, Format::q4_k}}) {
+  for (const auto& [of, words] :
+       {std::pair(TuningClass{90, 132, "llama", 3072, 8192, Format::q4_k}, "matvec.paired=1"),
+        std::pair(TuningClass{90, 132, "llama", 4096, 14336, Format::q4_k}, "matvec.paired=1"),
+        std::pair(TuningClass{90, 132, "qwen3", 1024, 3072, Format::q8_0}, "blocks=99"),
+        std::pair(TuningClass{90, 132, "qwen3", 4096, 12288, Format::q4_k}, "matvec.paired=1")}) {
     const MeasuredTuning* row = find_tuning(*brought, of);
-    ASSERT_NE(row, nullptr) << of.family;
-    EXPECT_EQ(row->words, "matvec.paired=1");
+    ASSERT_NE(row, nullptr) << of.family << ' ' << of.hidden;
+    EXPECT_EQ(row->words, words);
     EXPECT_GT(row->rate, row->by_rules);
   }
 }
