@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "emulation/fiber.h"
@@ -211,23 +212,25 @@ void pause_for_memory() {
 
 namespace {
 thread_local Prefetches counted;
-thread_local std::map<const void*, unsigned> expected_copies;
+// Where, how many bytes, and how often: a short stream is asked for a token and the next one.
+thread_local std::map<std::pair<const void*, unsigned>, int> expected_copies;
 }  // namespace
 
 void prefetch(const void* global, unsigned bytes) {
   ++counted.asked;
-  expected_copies[global] = bytes;
+  counted.sizes.insert(bytes);
+  ++expected_copies[{global, bytes}];
 }
 
 void copy(const void* global, unsigned bytes) {
   if (expected_copies.empty()) return;
-  const auto found = expected_copies.find(global);
-  if (found == expected_copies.end() || found->second != bytes) return;
+  const auto found = expected_copies.find({global, bytes});
+  if (found == expected_copies.end()) return;
   ++counted.copied;
-  expected_copies.erase(found);
+  if (--found->second == 0) expected_copies.erase(found);
 }
 
-Prefetches prefetches() {
+const Prefetches& prefetches() {
   return counted;
 }
 
@@ -288,6 +291,8 @@ Result<void> launch_together(const std::string& name, const Geometry& geometry,
                              const std::function<void()>& body, std::uint64_t seed,
                              unsigned held_back) {
   LATHE_TRY(check_threads(name, geometry));
+  counted = {};
+  expected_copies.clear();
   int idle = 0, running = 0;
   std::vector<std::unique_ptr<Block>> blocks;
   std::vector<SharedMemory> shared;

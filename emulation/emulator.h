@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
 
@@ -31,11 +32,13 @@ Result<void> launch_together(const std::string& name, const Geometry& geometry,
                              const std::function<void()>& body, std::uint64_t seed,
                              unsigned held_back = 1);
 
-// Bulk prefetches of this operating system thread's launches so far, and how many of them a bulk
-// copy of the same bytes has followed.
+// Bulk prefetches of this operating system thread's last launch_together(): how many, how many of
+// them a bulk copy of the same bytes followed, by whichever thread, and of how many bytes they
+// were.
 struct Prefetches {
   std::uint64_t asked = 0, copied = 0;
+  std::set<unsigned> sizes;
 };
-Prefetches prefetches();
+const Prefetches& prefetches();
 
 }  // namespace lathe::emulation

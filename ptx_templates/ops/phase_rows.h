@@ -76,7 +76,9 @@ LATHE_DEVICE AddedToRow added_to_row(const Phase& phase, const MatvecShape& s,
 
 // Turns the partial sums of `count` row tiles into rows, the first of them number `first` of the
 // block's, and hands them on; a warp takes a row tile, two lanes a row. Begins with the barrier at
-// which the block's sums are there. `added` is what is added to the first row, if that is `known`.
+// which the block's sums are there. `added` is what is added to the first row, if that is `known`;
+// if not, as in all turns of a phase but its first, it is looked at after the barrier: the code is
+// there but once.
 LATHE_DEVICE void finish_rows(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
                               const SumPlaces& of, int first, int count, int part, AddedToRow added,
                               bool known) {

@@ -10,7 +10,8 @@
 // that are whole lines lie at the beginning of theirs.
 //
 // kTogether is how many tiles a warp multiplies at once, one or two. Two are neighbours of a row
-// tile and come by one copy into one slot, the last of an odd number alone.
+// tile and come by one copy into one slot, the last of an odd number alone. Then the L2 cache is
+// also asked ahead of the ring, while the warp waits for something else.
 #pragma once
 
 #include "isa/isa.h"
@@ -20,7 +21,7 @@
 namespace lathe::dev {
 
 enum : int {
-  kLotsWaiting = 4,  // a power of two, and not less than a phase's matrices
+  kLotsWaiting = 4,  // a power of two
   kCopiesAhead = 5,  // that the L2 cache is asked for beyond those into the ring
 };
 
@@ -35,7 +36,12 @@ struct alignas(16) StreamLot {
   i32 columns, groups;
 };
 
-// Where a warp's stream is. In shared memory, and one lane's: registers are for the products.
+static_assert(kLotsWaiting >= 3 && (kLotsWaiting & (kLotsWaiting - 1)) == 0,
+              "a phase whose lots do not all wait would wait for a tile that nobody asks for");
+
+// Where a warp's stream is. In shared memory, for registers are for the products, and the elected
+// lane's; `ahead` and what follows is that of the lane that polls. Whenever one has changed what
+// the other reads, a barrier of the warp or the block comes first.
 struct alignas(16) StreamSteps {
   StreamLot lot, waiting[kLotsWaiting];  // those after `lot`, a ring
   const StreamEntry* entries;
@@ -43,7 +49,7 @@ struct alignas(16) StreamSteps {
   i32 passes;              // tokens still to be streamed, that of `entry` included
   i32 owed;                // slots that were read when there was nothing to refill them with
   u32 opened, taken;       // lots that were put into `waiting`, and taken out of it
-  // What the L2 cache is asked for: the lot, how many were taken before it, copies before it.
+  // What the L2 cache is asked for next: the lot; `taken` when that had been, and copies before it.
   StreamLot ahead;
   u32 ahead_taken, ahead_copies;
 };

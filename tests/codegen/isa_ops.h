@@ -256,7 +256,8 @@ LATHE_OP isa_atomic_sum(const u32* in0, const u32*, const u32*, u32* out, int th
   atomic_add(out + i / 32 * 32, in0[i]);
 }
 
-// 256 bytes at a time into shared memory, the second time on the barrier's other parity.
+// 256 bytes at a time into shared memory, the second time on the barrier's other parity; the second
+// are asked for before.
 LATHE_OP isa_bulk_copy(const u32* in0, const u32* in1, const u32*, u32* out, int threads) {
   u64* barrier = reinterpret_cast<u64*>(shared_memory());
   const u32* landed = reinterpret_cast<const u32*>(shared_memory() + 256);
@@ -267,7 +268,10 @@ LATHE_OP isa_bulk_copy(const u32* in0, const u32* in1, const u32*, u32* out, int
   }
   block_barrier();
   for (int part = 0; part < 2; ++part) {
-    if (t == 0) bulk_copy(shared_memory() + 256, in0 + (i - t) + 64 * part, 256, barrier);
+    if (t == 0) {
+      if (part == 0) bulk_prefetch(in0 + (i - t) + 64, 256);
+      bulk_copy(shared_memory() + 256, in0 + (i - t) + 64 * part, 256, barrier);
+    }
     copy_barrier_wait(barrier, static_cast<u32>(part));
     if (t / 64 == part) out[i] = landed[63 - t % 64] ^ in1[i];
     block_barrier();
