@@ -154,7 +154,9 @@ LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperand
   int most = 0, batch = 0, floats = 0, row_places = 0;
   bool gated = false;
   AddedToRow added = {};
-  const f32 squares = load_vector<kSubs, kTogether>(phase, s, o, features, own, [&] {
+  // In a program that joins vectors some have been waited for when a column is first looked at.
+  constexpr bool kEarly = kPersistent && (kPossible & kJoins) != 0;
+  const f32 squares = load_vector<kSubs, kTogether, kEarly>(phase, s, o, features, own, [&] {
     look_ahead<kTogether>(phase.stream, phase.slots, phase.slot_bytes, phase.warps);
     LATHE_UNROLL(3)
     for (int m = 0; m < 3; ++m) {

@@ -138,8 +138,8 @@ LATHE_DEVICE f32 joining_factor(Phase& phase, const MatvecShape& s, const Matvec
 
 // Fills the warp's places of phase.columns with the activations of its columns, times the norm's
 // weights if there are any. Returns the lane's share of the vector's sum of squares. `meanwhile`
-// is called while the vector is on its way.
-template <int kSubs, int kTogether, class Meanwhile>
+// is called while the vector is on its way: after the first look at it, or kEarly before.
+template <int kSubs, int kTogether, bool kEarly, class Meanwhile>
 LATHE_DEVICE f32 load_vector(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
                              u32 features, const OwnTiles& own, Meanwhile meanwhile) {
   const int subs = kSubs > 0 ? kSubs : s.subs, k = s.k;
@@ -147,8 +147,7 @@ LATHE_DEVICE f32 load_vector(Phase& phase, const MatvecShape& s, const MatvecOpe
   const Exchange& e = phase.exchange;
   const bool joins = (features & kJoins) && o.post;
   f32 factor = 0, squares = 0;
-  // A joined vector has been waited for when the first look at a column is taken.
-  if (features & kJoins) meanwhile();
+  if constexpr (kEarly) meanwhile();
   if (joins) factor = joining_factor<kTogether>(phase, s, o, own, subs);
   int column = own.column;
   ColumnPlace place = column_place(k, subs, column);
@@ -158,7 +157,7 @@ LATHE_DEVICE f32 load_vector(Phase& phase, const MatvecShape& s, const MatvecOpe
     seen = look_at_column(e, from + place.at);
     weights = load_column(norm, place.at);
   }
-  if (!(features & kJoins)) meanwhile();
+  if constexpr (!kEarly) meanwhile();
   if (own.count > 0) {
     u8* to = own_columns<kTogether>(phase, own);
     LATHE_UNROLL(1)
