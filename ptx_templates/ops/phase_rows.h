@@ -11,6 +11,7 @@ struct SumPlaces {
   f32* sums;
   int row_places;
 };
+
 // The sum over warps of row `row` of row place `place`: two neighbouring lanes share the work, and
 // both have the result.
 LATHE_DEVICE f32 gather_sum(const f32* sums, int place, int row, int count) {

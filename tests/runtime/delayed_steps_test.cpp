@@ -142,8 +142,7 @@ TEST(DelayedSteps, LeaveTimeToAskForWeights) {
     sizes.insert(of.sizes.begin(), of.sizes.end());
     return ran;
   };
-  options = emulated_options(ExecutorKind::mega);
-  options.plan.tuning = "matvec.paired=1";
+  options.executor = ExecutorKind::mega;
   EXPECT_TRUE(decode(model, fake, options) == expected);
   EXPECT_GT(asked, 100u);
   EXPECT_EQ(copied, asked);
