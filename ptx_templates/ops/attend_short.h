@@ -3,8 +3,11 @@
 //
 // First the scores of all positions, four lanes a position. Then each warp has every so many-th
 // position: it weighs their values by what they are to the greatest score of all, which is the
-// softmax but for its sum. Then the warps' values and weights are summed. Rows of earlier tokens
-// are on their way to registers before the query is there.
+// softmax but for its sum. Then the warps' values and weights are summed.
+//
+// Rows of earlier tokens are on their way to registers before the query is there. All a block asks
+// the memory for comes in turn, and the query is waited for longest by whoever asks for it last: so
+// it is asked for between keys and values, and what turns it before both.
 #pragma once
 
 #include "ops/attend_vectors.h"
@@ -55,11 +58,11 @@ LATHE_DEVICE int key_place(const ShortHead& head, int from, int i) {
 
 // The lane's parts of the rows p and p + step.
 template <class Kv>
-LATHE_DEVICE void load_keys(const ShortHead& head, int p, int step, int passes, int from,
+LATHE_DEVICE void load_keys(const ShortHead& head, int p, int step, int passes, int from, int count,
                             ShortKeys<Kv> (&out)[kShortPasses]) {
   LATHE_UNROLL(2)
   for (int j = 0; j < kShortPasses; ++j) {
-    if (j >= passes) break;
+    if (j >= passes || j * step >= count) break;
     const u8* row = head.keys + min_int(head.first + p + j * step, head.last) * head.stride;
     LATHE_UNROLL(4)
     for (int i = 0; i < 4; ++i) {
@@ -72,11 +75,11 @@ LATHE_DEVICE void load_keys(const ShortHead& head, int p, int step, int passes, 
 
 // Of the rows p, p + warps ..., the lane's values from `at` on.
 template <class Kv>
-LATHE_DEVICE void load_values(const ShortHead& head, int p, int warps, int at,
+LATHE_DEVICE void load_values(const ShortHead& head, int p, int warps, int at, int count,
                               KvPart<Kv, 4> (&out)[kShortValues]) {
   LATHE_UNROLL(16)
   for (int u = 0; u < kShortValues; ++u) {
-    if (u >= short_values(Kv::bytes, warps)) break;
+    if (u >= short_values(Kv::bytes, warps) || (u % 4 == 0 && u * warps >= count)) break;
     const int row = min_int(head.first + p + u * warps, head.last);
     load_part(head.values + row * head.stride + at * Kv::bytes, scale_offset<Kv>(head, at), out[u]);
   }
@@ -96,7 +99,7 @@ LATHE_DEVICE f32 short_scores(const ShortHead& head, int count, int warps, const
     f32 even[kShortPasses] = {0, 0}, odd[kShortPasses] = {0, 0};
     LATHE_UNROLL(1)
     for (int from = 0; from < head.d; from += 128) {
-      if (base > 0 || from > 0) load_keys(head, p, step, passes, from, keys);
+      if (base > 0 || from > 0) load_keys(head, p, step, passes, from, count - base, keys);
       f32x4 q[8];
       LATHE_UNROLL(4)
       for (int i = 0; i < 4; ++i) {
@@ -167,7 +170,52 @@ LATHE_DEVICE void add_value(const KvPart<Kv, 4>& part, int scale, f32 weight, f3
   sum += weight;
 }
 
-// The values of one query head.
+// What attention wants of the new token: the query (0), the new key and the new value, a warp each.
+// They are the last warps: the first ones may still be busy with rows of the phase before.
+enum : int { kShortVectors = 3 };
+LATHE_DEVICE const f32* short_vector(const AttendOperands& o, const AttendNumbers& n,
+                                     int query_head, int kv_head, int i) {
+  const int kind = n.heads + (i - 1) * n.kv_heads;
+  return o.qkv + (i == 0 ? query_head : kind + kv_head) * n.head_dim;
+}
+
+// Where they go in shared memory: the query as it is multiplied, key and value rounded to rows of
+// the cache.
+struct ShortPlaces {
+  f32* query;
+  int stride;
+  f32* fresh;
+  u8* packed;
+};
+
+// Vectors `i`, i + warps ..., of which the first is there, with the weights of its norm.
+template <class Kv>
+LATHE_DEVICE void place_vectors(const Exchange& e, const AttendOperands& o, const AttendNumbers& n,
+                                int query_head, int kv_head, int i, int warps, HeadLook head,
+                                const LanePairs& pairs, f32 (&weights)[2 * kAttendPairs],
+                                const ShortPlaces& at) {
+  const int d = n.head_dim;
+  LATHE_UNROLL(1)
+  for (int first = i; i < kShortVectors; i += warps) {
+    if (i != first) {
+      const f32* from = short_vector(o, n, query_head, kv_head, i);
+      head = look_at_head(e, from, d);
+      await_head(e, from, d, head);
+      if (i < kShortVectors - 1) lane_weights(o.k_norm, pairs, d, weights);
+    }
+    f32* to = i == 0 ? at.query : at.fresh + (i - 1) * round_up(d, 4);
+    const f32 squares = put_head(head, to, d);
+    if (i < kShortVectors - 1)
+      turn_head(to, pairs, weights, o.q_norm != nullptr, squares, i == 0 ? n.scale : 1.0f, n);
+    if (i == 0) {
+      if (d + lane_index() < at.stride) to[d + lane_index()] = 0;
+    } else {
+      Kv::pack(to, at.packed + (i - 1) * kv_row_bytes(Kv::bytes, d), d);
+    }
+  }
+}
+
+// The values of one query head. Begins with what needs no shared memory.
 template <class Kv>
 LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const AttendNumbers& n,
                                int position, int kv_head, int of_group, int warps, u8* shared) {
@@ -190,12 +238,29 @@ LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const
                           n.kv_heads * d - kv_head * d + kv_head * d / 32 * 2,
                           first,
                           max_int(position - 1, 0)};
+  // In the order in which they are wanted: what is asked for first is there first.
+  const int vector = warps - 1 - warp;
+  const bool brings = vector < kShortVectors, turns = vector < kShortVectors - 1;
+  LaneFrequencies frequencies = {};
+  if (turns) frequencies = lane_frequencies(n, o.frequencies);
   ShortKeys<Kv> keys[kShortPasses];
-  KvPart<Kv, 4> values[kShortValues];
-  load_keys(head, thread_index() / 4, warps * 8, short_passes(Kv::bytes, warps), 0, keys);
-  load_values(head, warp, warps, 4 * lane_index() < d ? 4 * lane_index() : 0, values);
-  attend_vectors<Kv>(e, o, n, position, {kv_head, query_head, 1, true, of_group == 0}, warps,
-                     m.stride, query, reinterpret_cast<f32*>(shared + m.fresh), new_key);
+  load_keys(head, thread_index() / 4, warps * 8, short_passes(Kv::bytes, warps), 0, count, keys);
+  const f32* from = short_vector(o, n, query_head, kv_head, vector);
+  HeadLook look = {};
+  if (brings) look = look_at_head(e, from, d);
+  // Zeros where they are not loaded: undefined, NVRTC gives them two sets of registers, and spills.
+  KvPart<Kv, 4> values[kShortValues] = {};
+  load_values(head, warp, warps, 4 * lane_index() < d ? 4 * lane_index() : 0, count, values);
+  LanePairs pairs = {};
+  f32 weights[2 * kAttendPairs] = {};
+  if (turns) {
+    pairs = lane_pairs(n, frequencies, position);
+    lane_weights(vector == 0 ? o.q_norm : o.k_norm, pairs, d, weights);
+  }
+  if (brings) await_head(e, from, d, look);
+  block_barrier();
+  place_vectors<Kv>(e, o, n, query_head, kv_head, vector, warps, look, pairs, weights,
+                    {query, m.stride, reinterpret_cast<f32*>(shared + m.fresh), new_key});
   block_barrier();
 
   f32 top = short_scores(head, count, warps, query, new_key, keys, scores);
@@ -216,7 +281,7 @@ LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const
     f32 acc[4] = {0, 0, 0, 0}, sum = 0;
     LATHE_UNROLL(1)
     for (int base = 0; base < count; base += at_once * warps) {
-      if (base > 0 || from > 0) load_values(head, base + warp, warps, place, values);
+      if (base > 0 || from > 0) load_values(head, base + warp, warps, place, count - base, values);
       // Lane u has the weight of row u, the lanes past those the new one's, which goes with the
       // first rows of one warp.
       const bool cached = lane_index() < at_once;
@@ -252,6 +317,13 @@ LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const
     }
     send(e, o.y + query_head * d + i, divide(value, sum));
   }
+  if (of_group > 0) return;
+  LATHE_UNROLL(1)
+  for (int i = vector; i < kShortVectors; i += warps)
+    if (i > 0)
+      store_row<Kv>(new_key + (i - 1) * kv_row_bytes(Kv::bytes, d),
+                    (i == 1 ? o.k_cache : o.v_cache) + position * head.stride, kv_head, n.kv_heads,
+                    d);
 }
 
 }  // namespace lathe::dev

@@ -24,7 +24,23 @@ struct LanePairs {
   f32 sine[kAttendPairs], cosine[kAttendPairs];
 };
 
-LATHE_DEVICE LanePairs lane_pairs(const AttendNumbers& n, const f32* frequencies, int position) {
+// How fast these turn, as in ops/rope.h.
+struct LaneFrequencies {
+  f32 high[kAttendPairs], low[kAttendPairs];
+};
+LATHE_DEVICE LaneFrequencies lane_frequencies(const AttendNumbers& n, const f32* frequencies) {
+  LaneFrequencies of = {};
+  LATHE_UNROLL(4)
+  for (int t = 0; t < kAttendPairs; ++t) {
+    const int i = lane_index() + t * kWarp, half = n.rotary / 2;
+    if (t * kWarp >= half || i >= half) continue;
+    of.high[t] = frequencies[2 * i];
+    of.low[t] = frequencies[2 * i + 1];
+  }
+  return of;
+}
+
+LATHE_DEVICE LanePairs lane_pairs(const AttendNumbers& n, const LaneFrequencies& of, int position) {
   LanePairs pairs;
   LATHE_UNROLL(4)
   for (int t = 0; t < kAttendPairs; ++t) {
@@ -35,10 +51,12 @@ LATHE_DEVICE LanePairs lane_pairs(const AttendNumbers& n, const f32* frequencies
     pairs.sine[t] = 0;
     pairs.cosine[t] = 1;
     if (t * kWarp < half && turns)
-      sine_cosine(turns_at(position, frequencies[2 * i], frequencies[2 * i + 1]), pairs.sine[t],
-                  pairs.cosine[t]);
+      sine_cosine(turns_at(position, of.high[t], of.low[t]), pairs.sine[t], pairs.cosine[t]);
   }
   return pairs;
+}
+LATHE_DEVICE LanePairs lane_pairs(const AttendNumbers& n, const f32* frequencies, int position) {
+  return lane_pairs(n, lane_frequencies(n, frequencies), position);
 }
 
 // The norm weights of the lane's pairs; 1 without a norm.
@@ -52,29 +70,46 @@ LATHE_DEVICE void lane_weights(const f32* norm, const LanePairs& pairs, int head
   }
 }
 
-// Brings one head's values to shared memory and returns the sum of their squares; a warp calls.
-LATHE_DEVICE f32 receive_head(const Exchange& e, const f32* from, f32* to, int head_dim) {
+// One head's values on their way: a lane's fours of them, 128 apart.
+struct HeadLook {
   u32x4 seen[2];
+};
+template <class Each>
+LATHE_DEVICE void each_four(int head_dim, Each each) {
   LATHE_UNROLL(2)
   for (int t = 0; t < 2; ++t) {
     const int i = 4 * (lane_index() + t * kWarp);
-    if (4 * t * kWarp < head_dim && i < head_dim) seen[t] = look(e, from + i);
+    if (4 * t * kWarp < head_dim && i < head_dim) each(t, i);
   }
+}
+LATHE_DEVICE HeadLook look_at_head(const Exchange& e, const f32* from, int head_dim) {
+  HeadLook head;
+  each_four(head_dim, [&](int t, int i) { head.seen[t] = look(e, from + i); });
+  return head;
+}
+// Looks until they are there.
+LATHE_DEVICE void await_head(const Exchange& e, const f32* from, int head_dim, HeadLook& head) {
+  if (!e.polled) return;
+  each_four(head_dim, [&](int t, int i) { await(e, from + i, head.seen[t], [](int) {}); });
+}
+// Brings them to shared memory and returns the sum of the lane's squares; a warp calls.
+LATHE_DEVICE f32 put_head(const HeadLook& head, f32* to, int head_dim) {
   f32 squares = 0;
-  LATHE_UNROLL(2)
-  for (int t = 0; t < 2; ++t) {
-    const int i = 4 * (lane_index() + t * kWarp);
-    if (4 * t * kWarp < head_dim && i < head_dim) {
-      const f32x4 v = receive(e, from + i, seen[t]);
-      squares = fma(v.x, v.x, squares);
-      squares = fma(v.y, v.y, squares);
-      squares = fma(v.z, v.z, squares);
-      squares = fma(v.w, v.w, squares);
-      *reinterpret_cast<f32x4*>(to + i) = v;
-    }
-  }
+  each_four(head_dim, [&](int t, int i) {
+    const f32x4 v = without_tags(head.seen[t]);
+    squares = fma(v.x, v.x, squares);
+    squares = fma(v.y, v.y, squares);
+    squares = fma(v.z, v.z, squares);
+    squares = fma(v.w, v.w, squares);
+    *reinterpret_cast<f32x4*>(to + i) = v;
+  });
   warp_barrier();
   return squares;
+}
+LATHE_DEVICE f32 receive_head(const Exchange& e, const f32* from, f32* to, int head_dim) {
+  HeadLook head = look_at_head(e, from, head_dim);
+  await_head(e, from, head_dim, head);
+  return put_head(head, to, head_dim);
 }
 
 // Norm (with weights), rotation and a factor, in place; a warp calls.
@@ -83,7 +118,7 @@ LATHE_DEVICE void turn_head(f32* x, const LanePairs& pairs, const f32 (&weights)
   f32 normal = 1.0f;
   if (norm) {
     const f32 mean = divide(warp_sum(squares), static_cast<f32>(n.head_dim));
-    normal = divide(1.0f, square_root(mean + n.epsilon));
+    normal = reciprocal_root(mean + n.epsilon);
   }
   LATHE_UNROLL(4)
   for (int t = 0; t < kAttendPairs; ++t) {

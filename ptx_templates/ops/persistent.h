@@ -174,7 +174,6 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
             phase, record.matvec.shape, record.matvec.operands, Phases::features);
       } else if (step == kAttendStep) {
         if (phase.block >= Phases::attend_blocks(record.variant, token.position)) continue;
-        block_barrier();
         Phases::attend(record.variant, phase.exchange.tag, phase.exchange.fault, phase.block,
                        phase.scratch, record.attend, token.position);
         block_barrier();
