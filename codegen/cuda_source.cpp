@@ -9,13 +9,13 @@
 namespace lathe {
 namespace {
 
-std::string parameter_text(const Param& param) {
+std::string parameter_text(const KernelKey& key, const Param& param) {
   const bool read = param.access == Access::read;
   const char* type = param.element == Element::f32   ? "float"
                      : param.element == Element::i32 ? "int"
                                                      : "unsigned char";
   return fmt::format("{}{}*{} {}", read ? "const " : "", type,
-                     read && !param.may_alias ? " __restrict__" : "", param.name);
+                     is_constant(key, param) ? " __restrict__" : "", param.name);
 }
 
 std::string argument_text(const OpArgument& argument, std::span<const Param> params) {
@@ -42,17 +42,20 @@ Result<std::string> cuda_source(const KernelKey& key) {
   const OpCall call = kernel.call(key);
   std::string parameters, arguments;
   for (const Param& param : params)
-    parameters += (parameters.empty() ? "" : ", ") + parameter_text(param);
+    parameters += (parameters.empty() ? "" : ", ") + parameter_text(key, param);
   for (const OpArgument& argument : call.arguments)
     arguments += (arguments.empty() ? "" : ", ") + argument_text(argument, params);
   // Without the 1 (blocks per multiprocessor, at least) ptxas aims at an occupancy of its own and
   // spills to reach it.
   return fmt::format(
       "#include \"{}\"\n\n"
-      "extern \"C\" __global__ void __launch_bounds__({}, 1)\n{}({}) {{\n"
+      "extern \"C\" __global__ void __launch_bounds__({}, 1)\n{}({}) {{\n{}"
       "  lathe::dev::{}({});\n}}\n",
-      call.header, kernel.geometry(key).threads, key.symbol(), parameters, call.function,
-      arguments);
+      call.header, kernel.geometry(key).threads, key.symbol(), parameters,
+      waits_at_once(key, call)
+          ? "  lathe::dev::allow_dependents();\n  lathe::dev::wait_for_predecessor();\n"
+          : "",
+      call.function, arguments);
 }
 
 }  // namespace lathe

@@ -92,8 +92,17 @@ Result<void> check_key(const KernelKey& key) {
   return result;
 }
 
+bool is_constant(const KernelKey& key, const Param& param) {
+  if (param.access != Access::read || param.may_alias) return false;
+  return !key.early || param.constant || param.element == Element::tiles;
+}
+
+bool waits_at_once(const KernelKey& key, const OpCall& call) {
+  return key.early && !call.waits;
+}
+
 Result<void> route_covers(const KernelKey& key, Route route) {
-  if (route != Route::text || row(key.type).text_template(key)) return {};
+  if (route != Route::text || (!key.early && row(key.type).text_template(key))) return {};
   return Error{
       Code::not_eligible,
       fmt::format("no PTX text template covers {}; take the nvrtc or llvm route", key.text()),
@@ -108,6 +117,11 @@ Instructions instructions_of(const KernelKey& key) {
     needed.compute = kernel.min_compute;
     needed.what = kernel.min_compute_reason;
   }
+  if (key.early && needed.compute < kEarlyCompute) {
+    needed.compute = kEarlyCompute;
+    needed.what = "waiting for the kernels before";
+  }
+  if (key.early) needed.ptx = std::max(needed.ptx, 78);
   return needed;
 }
 

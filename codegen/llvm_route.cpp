@@ -27,10 +27,10 @@ Result<std::shared_ptr<const LlvmPlugin>> open_llvm(const std::string& path) {
   return std::make_shared<const LlvmPlugin>(std::move(plugin));
 }
 
-LatheLlvmParameter request_parameter(const Param& param) {
+LatheLlvmParameter request_parameter(const KernelKey& key, const Param& param) {
   const bool read = param.access == Access::read;
   return {param.name,
-          (read ? LATHE_LLVM_READONLY : 0) | (read && !param.may_alias ? LATHE_LLVM_NOALIAS : 0),
+          (read ? LATHE_LLVM_READONLY : 0) | (is_constant(key, param) ? LATHE_LLVM_NOALIAS : 0),
           param.alignment};
 }
 
@@ -65,7 +65,7 @@ Result<std::string> llvm_ptx(const KernelKey& key, const Target& target, const L
   const std::vector<Param> params = kernel.params(key);
   std::vector<LatheLlvmParameter> parameters;
   std::vector<LatheLlvmArgument> arguments;
-  std::ranges::transform(params, std::back_inserter(parameters), request_parameter);
+  for (const Param& param : params) parameters.push_back(request_parameter(key, param));
   std::ranges::transform(call.arguments, std::back_inserter(arguments), request_argument);
   const std::string entry = key.symbol();
   const LatheLlvmRequest request = {
@@ -80,6 +80,7 @@ Result<std::string> llvm_ptx(const KernelKey& key, const Target& target, const L
       .compute = target.compute,
       .accelerated = target.accelerated,
       .ptx = target.ptx,
+      .waits = waits_at_once(key, call),
   };
   std::string text;
   const auto reply = [](void* user, const char* data, unsigned long bytes) {

@@ -175,13 +175,19 @@ std::span<const KernelKey> persistent_steps(std::span<const KernelKey> steps) {
   return steps;
 }
 
+KernelKey phase_key(KernelKey step) {
+  step.early = false;
+  return step;
+}
+
 Result<Program> make_program(std::span<const KernelKey> steps) {
   Program program;
   program.steps = static_cast<int>(steps.size());
   if (steps.empty() || steps.front().type != KernelType::embed)
     return refused("the steps do not begin with the embedding");
-  program.embed = steps.front();
-  for (const KernelKey& key : steps.subspan(1)) {
+  program.embed = phase_key(steps.front());
+  for (const KernelKey& step : steps.subspan(1)) {
+    const KernelKey key = phase_key(step);
     if (key.type == KernelType::attend) {
       add_distinct(program.attends, key);
     } else if (key.type == KernelType::matvec) {

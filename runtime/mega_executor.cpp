@@ -59,7 +59,8 @@ class Records {
       record.embed.y = arguments.next<float>();
     } else if (key.type == KernelType::attend) {
       record.step = dev::kAttendStep;
-      const auto found = std::find(program_.attends.begin(), program_.attends.end(), key);
+      const auto found =
+          std::find(program_.attends.begin(), program_.attends.end(), phase_key(key));
       record.variant = int(found - program_.attends.begin());
       record.attend = attend(key, values);
     } else {

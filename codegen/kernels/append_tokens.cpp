@@ -97,7 +97,7 @@ const KernelRow kAppendTokensRow = {
     KernelType::append_tokens,
     "append_tokens",
     "norm and rotation of a chunk's queries and keys, append to the KV cache",
-    "tokens heads kv_heads head_dim rotary warps epsilon scale qk_norm batched paged pairing",
+    "tokens heads kv_heads head_dim rotary warps early epsilon scale qk_norm batched paged pairing",
     "f32 f16 q8_0",
     check,
     geometry,

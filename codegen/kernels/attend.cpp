@@ -130,7 +130,7 @@ const KernelRow kAttendRow = {
     KernelType::attend,
     "attend",
     "norm, rotation, append and attention of one token",
-    "heads kv_heads head_dim rotary window warps splits matrix epsilon scale qk_norm "
+    "heads kv_heads head_dim rotary window warps splits matrix early epsilon scale qk_norm "
     "pairing",
     "f32 f16 q8_0",
     check,

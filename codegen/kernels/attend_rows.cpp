@@ -89,7 +89,7 @@ const KernelRow kAttendRowsRow = {
     KernelType::attend_rows,
     "attend_rows",
     "attention of a batch's tokens, each over its own sequence, as operands of matmul",
-    "tokens heads kv_heads head_dim window warps blocks splits paged",
+    "tokens heads kv_heads head_dim window warps blocks splits early paged",
     "f32 f16 q8_0",
     check,
     geometry,

@@ -83,7 +83,7 @@ const KernelRow kEmbedRow = {
     KernelType::embed,
     "embed",
     "one row of the embedding matrix, by token id",
-    "k n tokens warps scale layout",
+    "k n tokens warps early scale layout",
     kAnyFormat,
     check,
     geometry,

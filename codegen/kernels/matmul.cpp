@@ -33,6 +33,8 @@ int code_bits(Format format) {
   }
 }
 
+int shared_bytes(const KernelKey& key);
+
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(has_tokens(key));
   if (key.warps != kWarps) return invalid("warps is {}; it must be {}", key.warps, kWarps);
@@ -50,9 +52,15 @@ Result<void> check(const KernelKey& key) {
       return invalid("splits is {}; k is shared by one warp or by {}", key.splits,
                      int{dev::kFewParts});
     if (key.splits > 1 && key.gated) return invalid("warps do not share k of gates");
+    LATHE_TRY(in_range("stages", key.stages, 1, int{dev::kFewStages}));
   } else if (key.splits != 1) {
     return invalid("splits is {}; without blocks no warps share k", key.splits);
+  } else if (key.stages != 1) {
+    return invalid("stages is {}; without blocks it is 1", key.stages);
   }
+  if (const int bytes = shared_bytes(key); bytes > kMostSharedBytes)
+    return invalid("a block needs {} bytes of shared memory, more than {}", bytes,
+                   kMostSharedBytes);
   if (!key.gated) return {};
   if (key.format_b != key.format)
     return invalid("gates are {} and ups {}; they must have one format", row(key.format).name,
@@ -96,9 +104,10 @@ TileSizes tile_sizes(const KernelKey& key) {
 }
 int shared_bytes(const KernelKey& key) {
   const TileSizes sizes = tile_sizes(key);
-  return is_few(key)
-             ? dev::few_shared(block_tokens(key), key.splits, sizes.tile_bytes, sizes.subs).bytes
-             : dev::matmul_shared(sizes.pair_bytes, sizes.tail_bytes, sizes.subs).bytes;
+  return is_few(key) ? dev::few_shared(block_tokens(key), key.splits, sizes.tile_bytes, sizes.subs,
+                                       key.stages)
+                           .bytes
+                     : dev::matmul_shared(sizes.pair_bytes, sizes.tail_bytes, sizes.subs).bytes;
 }
 
 Geometry geometry(const KernelKey& key) {
@@ -153,6 +162,9 @@ OpCall call(const KernelKey& key) {
     call.arguments.push_back(parameter(y - 2));  // partial
     call.arguments.push_back(parameter(y - 1));  // counters
     call.arguments.push_back(integer(key.blocks));
+    call.arguments.push_back(integer(key.stages));
+    call.arguments.push_back(integer(key.early ? 1 : 0));
+    call.waits = true;
   } else {
     call.arguments.push_back(integer(sizes.pair_bytes));
     call.arguments.push_back(integer(sizes.tail_bytes));
@@ -252,7 +264,8 @@ const KernelRow kMatmulRow = {
     "matmul",
     "up to three matrices of tiles times the operands of a chunk's tokens, with bias, residual or "
     "GLU",
-    "k n n_b n_c format_b format_c tokens warps blocks splits grouped bias residual gated "
+    "k n n_b n_c format_b format_c tokens warps blocks stages splits grouped early bias residual "
+    "gated "
     "activation",
     kAnyFormat,
     check,

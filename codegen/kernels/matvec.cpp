@@ -54,9 +54,9 @@ std::vector<Param> params(const KernelKey& key) {
   std::vector<Param> out;
   add_weights(key, out);
   out.push_back(vector_in("x", key.k));
-  if (key.norm) out.push_back(vector_in("norm", key.k));
+  if (key.norm) out.push_back(constant_in("norm", key.k));
   if (key.joined) {
-    out.push_back(vector_in("post_norm", key.k));
+    out.push_back(constant_in("post_norm", key.k));
     out.push_back(vector_in("stream", key.k));
     out.push_back(vector_out("joined_stream", key.k));
   }
@@ -67,7 +67,7 @@ std::vector<Param> params(const KernelKey& key) {
 }
 
 OpCall call(const KernelKey& key) {
-  OpCall call{"ops/matvec.h", key.paired ? "matvec_pairs_kernel" : "matvec_kernel", {}};
+  OpCall call{"ops/matvec.h", key.paired ? "matvec_pairs_kernel" : "matvec_kernel", {}, true};
   const bool second = key.n_b > 0, third = key.n_c > 0;
   call.arguments = parameters_of({true, second, third,  // weights
                                   true, key.norm, key.joined, key.joined, key.joined, key.bias,
@@ -199,7 +199,7 @@ void add_biases(const KernelKey& key, std::vector<Param>& params) {
   const char* const names[] = {"bias", "bias_b", "bias_c"};
   for (std::size_t i = 0; i < 3; ++i)
     if (const int n = matrices(key)[i].n; key.bias && n > 0)
-      params.push_back(vector_in(names[i], n));
+      params.push_back(constant_in(names[i], n));
 }
 
 void add_matrix_numbers(const KernelKey& key, std::vector<OpArgument>& arguments) {
@@ -302,7 +302,8 @@ const KernelRow kMatvecRow = {
     KernelType::matvec,
     "matvec",
     "up to three matrices of tiles times one vector, with norm, bias, residual or GLU",
-    "k n n_b n_c format_b format_c warps blocks stages paired epsilon bias residual gated norm "
+    "k n n_b n_c format_b format_c warps blocks stages paired early epsilon bias residual gated "
+    "norm "
     "joined activation",
     kAnyFormat,
     check,

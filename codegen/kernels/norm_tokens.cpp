@@ -88,7 +88,7 @@ const KernelRow kNormTokensRow = {
     KernelType::norm_tokens,
     "norm_tokens",
     "the normed rows of a chunk's tokens, as operands of matmul",
-    "k tokens warps epsilon joined",
+    "k tokens warps early epsilon joined",
     "f32",
     check,
     geometry,

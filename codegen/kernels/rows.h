@@ -74,6 +74,12 @@ using dev::ceil_div;
 inline Param vector_in(const char* name, std::int64_t values, bool may_alias = false) {
   return {name, Access::read, Element::f32, values * 4, 16, false, may_alias};
 }
+// Of the model.
+inline Param constant_in(const char* name, std::int64_t values) {
+  Param constant = vector_in(name, values);
+  constant.constant = true;
+  return constant;
+}
 inline Param vector_out(const char* name, std::int64_t values) {
   return {name, Access::write, Element::f32, values * 4, 16, false, false};
 }
@@ -83,7 +89,9 @@ Param operands_out(const char* name, int tokens, int k);
 // A chunk: how many tokens, the position of the first, the cache's row of position 0 or, of a cache
 // in pages, the entry of the table that has it, and a word that nobody reads.
 inline Param chunk_in() {
-  return {"chunk", Access::read, Element::i32, 16, 4};
+  Param chunk = {"chunk", Access::read, Element::i32, 16, 4};
+  chunk.constant = true;
+  return chunk;
 }
 // For each token of a batch its position, and the cache's row of its sequence's position 0, or the
 // entry of the table that has it.

@@ -4,6 +4,7 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DerivedTypes.h>
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/Metadata.h>
 
 #include <span>
@@ -47,6 +48,13 @@ void bound_launch(llvm::Function& kernel, int threads) {
   annotate("maxntidx", threads);
   annotate("minctasm", 1);
 #endif
+}
+
+// The same as allow_dependents() and wait_for_predecessor() of ptx_templates/isa.
+void wait_for_kernels_before(llvm::IRBuilder<>& builder) {
+  llvm::FunctionType* type = llvm::FunctionType::get(builder.getVoidTy(), false);
+  for (const char* text : {"griddepcontrol.launch_dependents;", "griddepcontrol.wait;"})
+    builder.CreateCall(type, llvm::InlineAsm::get(type, text, "~{memory}", true));
 }
 
 // The value of one argument of the device function, or null where the request does not fit it.
@@ -103,6 +111,7 @@ void make_kernel(Compilation& compilation, llvm::Function& function) {
     values.push_back(value);
   }
   llvm::IRBuilder<> builder(llvm::BasicBlock::Create(context, "", kernel));
+  if (request.waits) wait_for_kernels_before(builder);
   builder.CreateCall(&function, values);
   builder.CreateRetVoid();
 }

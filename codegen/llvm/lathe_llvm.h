@@ -43,6 +43,7 @@ struct LatheLlvmRequest {
   int compute;      // 90
   int accelerated;  // 1: sm_90a
   int ptx;          // 80: PTX 8.0
+  int waits;        // 1: lets the kernels after be launched, and waits for those before, first
 };
 
 // Calls `reply(user, text, bytes)` once with the PTX and returns 0, or with the reason and returns

@@ -295,7 +295,9 @@ LATHE_SHAPE MatmulShared matmul_shared(int pair_bytes, int tail_bytes, int subs)
 // A block of matmul with few tokens takes all of them and eight row tiles, a warp for each; or two,
 // of which four warps take every fourth tile column. It goes along k by groups of as many columns:
 // the operands of their values, 64 of all tokens after the other, then a tile for each warp.
-enum : int { kFewTokens = 32, kFewBytes = 112 * 1024, kFewParts = 4 };
+enum : int { kFewTokens = 32, kFewBytes = 112 * 1024, kFewParts = 4, kFewStages = 4 };
+// More than half of a multiprocessor's shared memory.
+enum : int { kAloneBytes = 117 * 1024 };
 // Tokens that such a block has room for.
 LATHE_SHAPE int few_tokens(int tokens) {
   return tokens > 16 ? 32 : tokens > 8 ? 16 : 8;
@@ -305,13 +307,15 @@ struct FewShared {
   int stage_bytes, stages;
   int bytes;
 };
-LATHE_SHAPE FewShared few_shared(int tokens, int parts, int tile_bytes, int subs) {
+// `stages` of a block that has a multiprocessor to itself, or 1: as many as leave room for another.
+LATHE_SHAPE FewShared few_shared(int tokens, int parts, int tile_bytes, int subs, int stages) {
   FewShared m{};
   m.tiles = parts * tokens * 64 * subs;
   m.tile_bytes = tile_bytes;
   m.stage_bytes = round_up(m.tiles + kMatmulRowTiles * tile_bytes, 1024);
-  m.stages = max_int(2, min_int(4, kFewBytes / m.stage_bytes));
-  m.bytes = m.stages * m.stage_bytes;
+  const bool alone = stages > 1;
+  m.stages = alone ? stages : max_int(2, min_int(int{kFewStages}, kFewBytes / m.stage_bytes));
+  m.bytes = max_int(m.stages * m.stage_bytes, alone ? int{kAloneBytes} : 0);
   return m;
 }
 // How the blocks share all groups of columns of all row blocks: those before the ones of block

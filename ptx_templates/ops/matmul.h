@@ -92,27 +92,36 @@ LATHE_DEVICE void matmul_many(const MatmulMatrices& m, const MatmulCall& call,
   matmul_of<ManyWays<kGrouped>>(m, block, {}, format);
 }
 
-// At most kTokens, by warps of which kParts share a row tile.
+// At most kTokens, by warps of which kParts share a row tile. A kernel that begins early has tiles
+// on their way before it waits for what made the operands, and lets the next one begin when its
+// last tiles are there.
 template <int kTokens, int kParts>
 LATHE_DEVICE void matmul_few(const MatmulMatrices& m, const MatmulCall& call, MatmulMeeting meeting,
-                             const FewShared& shape) {
+                             const FewShared& shape, bool early) {
   constexpr int kTiles = kMatmulRowTiles / kParts;
   const int groups = ceil_div(call.columns, kParts);
   meeting.groups = all_row_blocks(m, call.gated, kTiles) * groups;
   meeting.blocks = min_int(meeting.blocks, meeting.groups);
-  if (block_x() >= meeting.blocks) return;
+  if (block_x() >= meeting.blocks) {
+    if (early) wait_for_predecessor();
+    return;
+  }
   const int end = groups_before(block_x() + 1, meeting.blocks, meeting.groups);
   int at = groups_before(block_x(), meeting.blocks, meeting.groups);
+  // With many tokens one stage alone: no copy lands before those that were started before it.
+  int ahead = !early ? 0 : kTokens > 16 ? 1 : shape.stages - 1;
   LATHE_UNROLL(1)
-  while (at < end) {
+  do {
     const int first = at % groups, last = min_int(groups, first + end - at);
-    FewBlock block = {{call, {}, at / groups, 0}, shape, first, last};
+    const bool lets_go = early && at + last - first == end;
+    FewBlock block = {{call, {}, at / groups, 0}, shape, first, last, early, ahead, lets_go};
+    ahead = 0;  // later ones overlap with the products before
     meeting.row_block = block.row_block;
     const int format = find_matrix(m, call.gated, kTiles, block.row_block, block.matrix);
     matmul_of<FewWays<kTokens, kParts>>(m, block, meeting, format);
     at += last - first;
     block_barrier();  // before shared memory is filled again
-  }
+  } while (at < end);
 }
 
 // What four warps do together has no instructions elsewhere, so it has ops of its own.
@@ -143,13 +152,13 @@ LATHE_MATMUL_OP(matmul, false)
 LATHE_MATMUL_OP(matmul_grouped, true)
 
 // With few tokens: `blocks` share the work.
-#define LATHE_FEW_OP(name, kTokens, kParts)                                                \
-  LATHE_OP name(LATHE_MATMUL_PARAMETERS, int tile_bytes, f32* partial, i32* counters,      \
-                int blocks) {                                                              \
-    LATHE_MATMUL_CALL                                                                      \
-    matmul_few<kTokens, kParts>(m, call,                                                   \
-                                {partial, reinterpret_cast<u32*>(counters), blocks, 0, 0}, \
-                                few_shared(kTokens, kParts, tile_bytes, subs));            \
+#define LATHE_FEW_OP(name, kTokens, kParts)                                                       \
+  LATHE_OP name(LATHE_MATMUL_PARAMETERS, int tile_bytes, f32* partial, i32* counters, int blocks, \
+                int stages, int early) {                                                          \
+    LATHE_MATMUL_CALL                                                                             \
+    matmul_few<kTokens, kParts>(                                                                  \
+        m, call, {partial, reinterpret_cast<u32*>(counters), blocks, 0, 0},                       \
+        few_shared(kTokens, kParts, tile_bytes, subs, stages), early != 0);                       \
   }
 LATHE_FEW_OP(matmul_of_8, 8, 1)
 LATHE_FEW_OP(matmul_of_16, 16, 1)

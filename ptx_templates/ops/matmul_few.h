@@ -15,6 +15,9 @@ namespace lathe::dev {
 struct FewBlock : MatmulBlock {
   FewShared shape;
   int first, last;  // groups of tile columns [first, last)
+  bool early;       // the operands are not there before wait_for_predecessor()
+  int ahead;        // stages whose tiles are started before that
+  bool lets_go;     // these are the block's last groups, after which dependents may begin
 };
 
 template <class Format, int kTokens, int kParts>
@@ -66,9 +69,10 @@ LATHE_DEVICE FewSource few_source(const FewBlock& b) {
           tiles + lane_index() * 16 + b.first * Way::parts * bytes};
 }
 
-// Starts the copies of a stage, if there is one, into `slot`: after that of the stage before.
+// Starts the copies of a stage's operands, if there is one, into `slot`: after those of the stage
+// before.
 template <class Way>
-LATHE_DEVICE void start_group(const FewBlock& b, int group, int slot, FewSource& source) {
+LATHE_DEVICE void start_operands(const FewBlock& b, int group, int slot, FewSource& source) {
   if (group < b.last) {
     u8* to = shared_memory() + slot * b.shape.stage_bytes;
     const int unit = thread_index() % (8 * Way::tokens), pair = thread_index() / (8 * Way::tokens);
@@ -83,9 +87,17 @@ LATHE_DEVICE void start_group(const FewBlock& b, int group, int slot, FewSource&
                    source.x + i * 128 * Way::pairs_at_once);
     }
     source.x += pairs * 128;
+  }
+}
+
+// The same of its tiles.
+template <class Way>
+LATHE_DEVICE void start_tiles(const FewBlock& b, int group, int slot, FewSource& source) {
+  if (group < b.last) {
     const int bytes = matmul_tile_bytes<Way>(b);
     if (few_has_column<Way>(b.call, group)) {
-      u8* tile = to + b.shape.tiles + warp_index() * b.shape.tile_bytes + lane_index() * 16;
+      u8* stage = shared_memory() + slot * b.shape.stage_bytes;
+      u8* tile = stage + b.shape.tiles + warp_index() * b.shape.tile_bytes + lane_index() * 16;
       LATHE_UNROLL(9)
       for (int i = 0; i < ceil_div(bytes, 16 * kWarp); ++i) {
         if ((i + 1) * 16 * kWarp <= bytes || i * 16 * kWarp + lane_index() * 16 < bytes)
@@ -94,7 +106,28 @@ LATHE_DEVICE void start_group(const FewBlock& b, int group, int slot, FewSource&
     }
     source.tile += Way::parts * bytes;
   }
+}
+
+// A stage's copies, which land in the order of the stages.
+template <class Way>
+LATHE_DEVICE void start_group(const FewBlock& b, int group, int slot, FewSource& source) {
+  start_operands<Way>(b, group, slot, source);
+  start_tiles<Way>(b, group, slot, source);
   copy_async_group();
+}
+
+// Those of the first stages.
+template <class Way>
+LATHE_DEVICE void start_first_groups(const FewBlock& b, FewSource& source) {
+  LATHE_UNROLL(4)
+  for (int i = 0; i < b.ahead; ++i) start_tiles<Way>(b, b.first + i, i, source);
+  if (b.early) wait_for_predecessor();
+  LATHE_UNROLL(4)
+  for (int i = 0; i < b.shape.stages - 1; ++i) {
+    start_operands<Way>(b, b.first + i, i, source);
+    if (i >= b.ahead) start_tiles<Way>(b, b.first + i, i, source);
+    copy_async_group();
+  }
 }
 
 // Waits until all copies have landed but those of the last stages, one fewer than there are slots.
@@ -164,8 +197,7 @@ LATHE_DEVICE void multiply_few(const FewBlock& b, MatmulSums<Way>& sum) {
   const int stages = b.shape.stages;
   FewSource source = few_source<Way>(b);
   clear_sums<Way>(sum);
-  LATHE_UNROLL(4)
-  for (int i = 0; i < stages - 1; ++i) start_group<Way>(b, b.first + i, i, source);
+  start_first_groups<Way>(b, source);
   int slot = 0;
   LATHE_UNROLL(1)
   for (int group = b.first; group < b.last; ++group) {
@@ -184,6 +216,7 @@ LATHE_DEVICE void multiply_few(const FewBlock& b, MatmulSums<Way>& sum) {
     }
     if (++slot == stages) slot = 0;
   }
+  if (b.lets_go) allow_dependents();
   if constexpr (int{Way::parts} > 1) join_parts<Way>(sum);
 }
 

@@ -20,6 +20,20 @@ LATHE_DEVICE void store_rows(const MatmulBlock& b, const MatmulSums<Way>& sum) {
       const int row = (tile + r) * kTileRows + g + 8 * i;
       if (row >= b.matrix.n) continue;
       const f32 bias = b.matrix.bias ? b.matrix.bias[row] : 0.0f;
+      const i64 first = static_cast<i64>(token) * b.call.stride + b.matrix.first + row;
+      // Few are looked at before a row is written, which may be the same memory to a compiler.
+      constexpr bool kFew = Way::fragments <= 4;
+      f32 added[kFew ? Way::fragments : 1][2] = {};
+      if constexpr (kFew) {
+        LATHE_UNROLL(4)
+        for (int j = 0; j < Way::fragments; ++j) {
+          LATHE_UNROLL(2)
+          for (int c = 0; c < 2; ++c) {
+            if (b.call.residual && token + 8 * j + c < b.call.tokens)
+              added[j][c] = b.call.residual[first + (8 * j + c) * b.call.stride];
+          }
+        }
+      }
       LATHE_UNROLL(16)
       for (int j = 0; j < Way::fragments; ++j) {
         LATHE_UNROLL(2)
@@ -28,7 +42,7 @@ LATHE_DEVICE void store_rows(const MatmulBlock& b, const MatmulSums<Way>& sum) {
           if (at >= b.call.tokens) continue;
           const i64 place = static_cast<i64>(at) * b.call.stride + b.matrix.first + row;
           f32 value = fma(sum[r][j][2 * i + c], 2.0f, bias);
-          if (b.call.residual) value = value + b.call.residual[place];
+          if (b.call.residual) value = value + (kFew ? added[j % 4][c] : b.call.residual[place]);
           y[place] = value;
         }
       }

@@ -40,6 +40,33 @@ TEST(NvrtcRoute, SourceNamesOpAndShape) {
     EXPECT_NE(source->find(part), std::string::npos) << part << " not in\n" << *source;
 }
 
+TEST(NvrtcRoute, WhatBeginsEarlyWaitsFirstAndLoadsWhatMayChangeAfterwards) {
+  const std::string wait = "wait_for_predecessor();\n";
+  const auto has = [](const Result<std::string>& source, const std::string& part) {
+    return source && source->find(part) != std::string::npos;
+  };
+  const auto late = cuda_source(*parse_key("sample.f32.s4.w4"));
+  const auto early = cuda_source(*parse_key("sample.f32.s4.w4.early"));
+  EXPECT_TRUE(has(late, "const float* __restrict__ partial") && !has(late, wait)) << *late;
+  EXPECT_TRUE(has(early, "const float* partial") && !has(early, "__restrict__")) << *early;
+  EXPECT_TRUE(has(early, wait + "  lathe::dev::sample(")) << *early;
+  // Its op waits, once the first weights are on their way.
+  const auto product = cuda_source(*parse_key("matvec.q4_k.k256.n16.w4.bl1.early.norm"));
+  EXPECT_TRUE(has(product, "const float* x,") && !has(product, wait)) << *product;
+  for (const char* constant : {"char* __restrict__ weights", "float* __restrict__ norm"})
+    EXPECT_TRUE(has(product, constant)) << *product;
+}
+
+TEST(Emit, WhatBeginsEarlyNeedsItsInstructionsAndACompiler) {
+  const KernelKey key = *parse_key("sample.f32.s4.w4.early");
+  const Result<void> old = target_covers(key, *parse_target("sm_89"));
+  ASSERT_FALSE(old);
+  EXPECT_NE(old.error().message.find("sm_89 has no waiting"), std::string::npos);
+  EXPECT_TRUE(target_covers(key, *parse_target("sm_90")));
+  EXPECT_FALSE(route_covers(key, Route::text));
+  EXPECT_GE(instructions_of(key).ptx, 78);
+}
+
 TEST(Emit, FirstRouteThatWorksIsTakenAndRefusalsAreListed) {
   const KernelKey key = *parse_key("softmax.f32.k100.n2.w1");  // the text route has no template
   const Route order[] = {Route::text, Route::nvrtc};

@@ -250,10 +250,18 @@ std::string Family::name() const {
 std::vector<KernelCase> kernel_cases(const Family& family) {
   std::vector<KernelCase> out;
   kAddCases[static_cast<std::size_t>(family.type)](family, out);
-  // All again with a KV cache in pages.
-  if (!row(family.type).uses("paged")) return out;
-  for (std::size_t i = 0, in_a_row = out.size(); i < in_a_row; ++i)
-    if (out[i].key.atoms == 0) out.push_back(in_pages(out[i], i));
+  // All again with a KV cache in pages, and some that begin early.
+  if (row(family.type).uses("paged"))
+    for (std::size_t i = 0, in_a_row = out.size(); i < in_a_row; ++i)
+      if (out[i].key.atoms == 0) out.push_back(in_pages(out[i], i));
+  if (!row(family.type).uses("early")) return out;
+  const bool few_ways = family.type != KernelType::matmul;
+  for (std::size_t i = 0, late = out.size(); i < late; i += few_ways ? 5 : 1) {
+    KernelCase early = out[i];
+    early.key.early = true;
+    if (early.key.blocks > 0 && !few_ways) early.key.stages = turn({4, 1, 2, 3}, int(i));
+    if (check_key(early.key)) out.push_back(early);
+  }
   return out;
 }
 
@@ -295,21 +303,24 @@ std::vector<KernelKey> representative_keys(const Family& family) {
       {KernelType::matvec,
        {"k4096.n4096.w16.bl132.st3.res", "k4096.n14336.nb14336.b_q4_0.w8.bl132.st2.gated.norm",
         "k768.n96.nb32.nc40.b_q4_0.c_q8_0.w16.bl3.st2.joined.norm.bias",
-        "k4096.n4096.w8.bl132.st3.paired.res"}},
+        "k4096.n4096.w8.bl132.st3.paired.res",
+        "k4096.n14336.nb14336.b_FORMAT.w8.bl132.st2.early.gated.norm"}},
       {KernelType::attend,
        {"h32.kvh8.d128.rot128.w8.s16.scale88388346e-9", "h28.kvh4.d128.rot128.w16.s33.halves",
         "h4.kvh1.d256.rot256.win512.w16.s16.eps1e-6.qknorm.halves",
         "h32.kvh8.d128.rot128.w8.s16.matrix.scale88388346e-9",
         "h28.kvh4.d128.rot128.win512.w8.s33.matrix.eps1e-6.qknorm.halves",
-        "h9.kvh3.d64.rot64.w8.s44.matrix"}},
+        "h9.kvh3.d64.rot64.w8.s44.matrix", "h32.kvh8.d128.rot128.w8.s16.early.scale88388346e-9"}},
       {KernelType::top_k,
        {"n128256.s125.w16", "n32000.s2.w4", "n128256.m32.s16.w16.batched",
         "n128256.s125.w16.masked"}},
-      {KernelType::sample, {"s125.w16", "s33.w1", "m32.s16.w16.batched"}},
+      {KernelType::sample, {"s125.w16", "s125.w16.early", "s33.w1", "m32.s16.w16.batched"}},
       {KernelType::norm_tokens, {"k4096.m512.w8.eps1e-5", "k96.m3.w1.eps1e-6.joined"}},
       {KernelType::matmul,
        {"k4096.n4096.m512.w8.grouped.res", "k4096.n14336.nb14336.b_FORMAT.m512.w8.grouped.gated",
-        "k4096.n4096.m512.w8.res", "k768.n96.nb32.nc40.b_q4_0.c_q8_0.m17.w8.grouped.bias"}},
+        "k4096.n4096.m8.w8.bl128.st4.s4.early.res",
+        "k4096.n14336.nb14336.b_FORMAT.m16.w8.bl264.early.gated", "k4096.n4096.m512.w8.res",
+        "k768.n96.nb32.nc40.b_q4_0.c_q8_0.m17.w8.grouped.bias"}},
       {KernelType::append_tokens,
        {"m512.h32.kvh8.d128.rot128.w8.scale88388346e-9",
         "m17.h4.kvh1.d256.rot256.w3.eps1e-6.qknorm.halves",
@@ -319,7 +330,8 @@ std::vector<KernelKey> representative_keys(const Family& family) {
        {"m512.h4.kvh1.d256.win512.w8", "m512.h32.kvh8.d128.w8", "m512.h32.kvh8.d128.w8.paged"}},
       {KernelType::attend_rows,
        {"m32.h32.kvh8.d128.w4.bl396.s33", "m32.h28.kvh4.d128.win512.w8.s33",
-        "m32.h32.kvh8.d128.w4.bl396.s33.paged", "m32.h28.kvh4.d128.win512.w8.s33.paged"}},
+        "m8.h32.kvh8.d128.w4.bl396.s33.early", "m32.h32.kvh8.d128.w4.bl396.s33.paged",
+        "m32.h28.kvh4.d128.win512.w8.s33.paged"}},
       {KernelType::gemm_operand, {"k4096.n4096.w8", "k4096.n4096.b_bf16.w8", "k77.n5.w1"}},
       {KernelType::gemm,
        {"k4096.n4096.m4096.w9.bl132.grouped", "k4096.n4096.m4096.w8",

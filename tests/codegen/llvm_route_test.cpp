@@ -188,6 +188,7 @@ class Interface : public ::testing::Test {
       .compute = 90,
       .accelerated = 1,
       .ptx = 80,
+      .waits = 0,
   };
 };
 

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "codegen/back_edges.h"
+#include "tests/codegen/ptx_early.h"
 #include "tests/codegen/ptx_lint.h"
 #include "tests/codegen/ptx_statements.h"
 
@@ -107,7 +108,8 @@ std::string inexact_faults(std::string_view ptx, const KernelKey& key) {
 }
 
 std::string broken_rules(const Ptx& ptx, const KernelKey& key) {
-  std::string out = ptx_faults(ptx, key) + inexact_faults(ptx.text, key);
+  std::string out =
+      ptx_faults(ptx, key) + inexact_faults(ptx.text, key) + early_faults(ptx.text, key);
   const auto need = [&](bool good, const std::string& rule) {
     if (!good) out += rule + "\n";
   };

@@ -16,7 +16,7 @@ std::vector<Target> tested_targets(const KernelKey& key);
 
 // Every rule that the text breaks, one line each: the version, target and entry point it must
 // have, pointer parameters only, no local memory, no calls, no generic loads or stores, no flush of
-// subnormals, inexact_faults(); and the faults of ptx_lint.h.
+// subnormals, inexact_faults(); early_faults(); and the faults of ptx_lint.h.
 std::string broken_rules(const Ptx& ptx, const KernelKey& key);
 
 // The opcodes whose results PTX does not define to the bit, once each: approximations, and matrix

@@ -111,13 +111,18 @@ struct KernelKey {
   // That share the work: matvec; attend_rows, 0 = enough; matmul with few tokens, 0 = it has many;
   // gemm, 0 = one for each tile.
   int blocks = 0;
-  int stages = 1;  // matvec: tiles under way per warp, or pairs of tiles
+  // matvec: tiles under way per warp, or pairs of tiles. matmul with blocks: tile columns under way
+  // of a block that has a multiprocessor to itself; 1 = as many as leave room for another block.
+  int stages = 1;
   // Parts the context (attention; attend: most) or the vocabulary is cut into; matmul with blocks:
   // warps that share k.
   int splits = 1;
   bool grouped = false;  // matmul, gemm: four warps multiply together, which only sm_90a can
   bool paired = false;   // matvec: a warp multiplies two neighbouring tiles at once
   bool matrix = false;   // attend: scores and values by the matrix units, from a cache of f16
+  // The kernel may be launched before those that it follows have ended: it waits for them itself,
+  // before it touches what they do, and lets those that follow it be launched before it ends.
+  bool early = false;
 
   // Meaning.
   float epsilon = 0;    // rms_norm, layer_norm, norms in attend

@@ -65,6 +65,8 @@ struct Param {
   bool scratch = false;
   Matrix matrix = {};
   bool per_page = false;
+  // No kernel that may run before in a graph writes it: a model's, or the host's.
+  bool constant = false;
 
   // Bytes of the argument as oracles take it: tiles that a kernel reads are blocks there.
   std::int64_t oracle_bytes() const {
@@ -79,6 +81,11 @@ struct Cost {
   std::int64_t operations = 0;
 };
 
+// True: nothing that the kernel writes, or that is written while it runs, overlaps what it reads
+// through this parameter, so that loads may be moved anywhere. Where a kernel begins early, what is
+// no constant may still be written.
+bool is_constant(const KernelKey& key, const Param& param);
+
 // A call of a device function from ptx_templates/ops: pointers that are kernel parameters or null,
 // then the shape as constants, in the order of the function's declaration.
 struct OpArgument {
@@ -92,6 +99,9 @@ struct OpCall {
   std::string header;    // "ops/gemv.h"
   std::string function;  // "gemv_q4_k"
   std::vector<OpArgument> arguments;
+  // The function waits for the kernels before by itself. Where it does not, a kernel that begins
+  // early waits before the call.
+  bool waits = false;
 
   friend bool operator==(const OpCall&, const OpCall&) = default;
 };
@@ -153,6 +163,10 @@ Result<KernelType> kernel_type_by_name(std::string_view name);
 double error_bound(const KernelKey& key);
 // check() of the key's row, with the key's text in the error.
 Result<void> check_key(const KernelKey& key);
+// The first compute capability whose kernels can begin early.
+inline constexpr int kEarlyCompute = 90;
+// Whether what a kernel that begins early does before it calls its op is to wait.
+bool waits_at_once(const KernelKey& key, const OpCall& call);
 // True, or why this route cannot lower the key.
 Result<void> route_covers(const KernelKey& key, Route route);
 // What a target must have for this key; its PTX is of that version, or the target's if that is

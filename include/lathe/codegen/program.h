@@ -34,6 +34,9 @@ struct Program {
 // What follows them is launched after it.
 std::span<const KernelKey> persistent_steps(std::span<const KernelKey> steps);
 
+// The key by which a program knows a step: what holds for launches alone is left out.
+KernelKey phase_key(KernelKey step);
+
 // The program of these steps' keys, in order: embed, then matvec and attend, as Fusion::full makes
 // them. Code::not_eligible, with the reason, when they do not fit one kernel.
 Result<Program> make_program(std::span<const KernelKey> steps);
