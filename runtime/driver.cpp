@@ -96,6 +96,7 @@ Result<Driver> load_driver(const std::string& library_name) {
   }
   LATHE_DRIVER_FUNCTIONS(LATHE_DRIVER_BIND)
 #undef LATHE_DRIVER_BIND
+  static_cast<void>(library->bind(driver.cuGraphAddDependencies_v2, "cuGraphAddDependencies_v2"));
   if (missing) {
     return no_driver(fmt::format("The NVIDIA driver (CUDA {}) has no function {}.",
                                  driver_version_text(version), missing),

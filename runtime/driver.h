@@ -70,10 +70,22 @@ namespace lathe {
   X(cuLinkComplete)                              \
   X(cuLinkDestroy)
 
+// How one node of a graph waits for another: CUgraphEdgeData, which <cuda.h> has since 12.3.
+struct GraphEdge {
+  unsigned char from_port = 0;  // 1: when the kernel lets its dependents go (programmatic)
+  unsigned char to_port = 0;
+  unsigned char type = 0;  // 1: programmatic, the dependent waits by itself
+  unsigned char reserved[5] = {};
+};
+inline constexpr GraphEdge kEarlyEdge = {.from_port = 1, .type = 1};
+
 struct Driver {
 #define LATHE_DRIVER_MEMBER(name) decltype(&::name) name = nullptr;
   LATHE_DRIVER_FUNCTIONS(LATHE_DRIVER_MEMBER)
 #undef LATHE_DRIVER_MEMBER
+  // Null where the driver is older than CUDA 12.3.
+  CUresult (*cuGraphAddDependencies_v2)(CUgraph, const CUgraphNode* from, const CUgraphNode* to,
+                                        const GraphEdge*, std::size_t) = nullptr;
 };
 
 // The machine's driver, initialized. Loaded on the first call; the outcome, good or bad, is kept

@@ -2,6 +2,8 @@
 //
 // The graph is built node by node, not captured from a stream: capture would forbid other threads
 // of the process calls that are none of our business, and would fail on a caller's legacy stream.
+#include <algorithm>
+
 #include "runtime/device_memory.h"
 #include "runtime/executor.h"
 
@@ -20,6 +22,14 @@ struct GraphExecTraits {
     context.driver().cuGraphExecDestroy(value);
   }
 };
+
+// Whether the steps may be launched before those that they wait for have ended. All of them or
+// none: a kernel that does not wait by itself has been seen to begin early behind one that lets its
+// dependents go, whatever the edge between them is.
+bool begin_early(const Driver& driver, const std::vector<PreparedStep>& steps) {
+  return driver.cuGraphAddDependencies_v2 &&
+         std::ranges::all_of(steps, [](const PreparedStep& step) { return step.kernel->waits; });
+}
 
 class GraphExecutor final : public Executor {
  public:
@@ -68,6 +78,7 @@ Result<std::unique_ptr<Executor>> graph_executor(const Context& context,
   LATHE_DRIVER_CALL(driver, cuGraphCreate, &raw_graph, 0);
   const DriverHandle<GraphTraits> graph(context, raw_graph);
 
+  const bool early = begin_early(driver, steps);
   std::vector<CUgraphNode> nodes;
   for (const PreparedStep& step : steps) {
     std::vector<CUgraphNode> before;
@@ -86,8 +97,13 @@ Result<std::unique_ptr<Executor>> graph_executor(const Context& context,
     node.kernelParams = step.parameters;  // copied into the node
     CUgraphNode added = nullptr;
     LATHE_DRIVER_CALL(driver, cuGraphAddKernelNode, &added, graph.get(), before.data(),
-                      before.size(), &node);
+                      early ? 0 : before.size(), &node);
     nodes.push_back(added);
+    if (!early || before.empty()) continue;
+    const std::vector<CUgraphNode> to(before.size(), added);
+    const std::vector<GraphEdge> edges(before.size(), kEarlyEdge);
+    LATHE_DRIVER_CALL(driver, cuGraphAddDependencies_v2, graph.get(), before.data(), to.data(),
+                      edges.data(), edges.size());
   }
   CUgraphExec executable = nullptr;
   LATHE_DRIVER_CALL(driver, cuGraphInstantiateWithFlags, &executable, graph.get(), 0);

@@ -278,6 +278,7 @@ Result<Kernel> ModuleMap::load(const KernelInfo& info, std::vector<Param> params
   kernel.info = info;
   kernel.info.cubin_bytes = std::int64_t(cubin.size());
   kernel.params = std::move(params);
+  kernel.waits = info.key.early;
   const Driver& driver = context_.driver();
   LATHE_DRIVER_CALL(driver, cuLibraryLoadData, &kernel.library, cubin.data(), nullptr, nullptr, 0,
                     nullptr, nullptr, 0);

@@ -28,6 +28,7 @@ struct Kernel {
   KernelInfo info;
   std::vector<Param> params;
   std::shared_ptr<const CustomKernel> custom = {};  // what it was made of, and its params' names
+  bool waits = false;  // for the kernels before, by itself, when it is launched early
   CUlibrary library = nullptr;
   CUfunction function = nullptr;
 };

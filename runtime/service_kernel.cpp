@@ -21,6 +21,7 @@ constexpr const char* kAdvance = R"(.version {version}
 .visible .entry lathe_advance(.param .u64 control, .param .u64 history, .param .u64 last) {{
   .reg .b32 %token, %position, %sampled, %slot, %last;
   .reg .b64 %control, %history, %recent, %offset, %wide;
+  {wait}
   ld.param.u64 %control, [control];
   ld.param.u64 %history, [history];
   ld.param.u64 %wide, [last];
@@ -45,6 +46,7 @@ constexpr const char* kAdvance = R"(.version {version}
 }}
 )";
 
+constexpr const char* kWait = "griddepcontrol.wait;";
 constexpr const char* kPersistent = "lathe_persistent";
 
 Result<ServiceKernel> load(const DeviceImpl& device, const Cubin& cubin, const char* entry,
@@ -134,6 +136,7 @@ Result<ServiceKernel> load_program(const DeviceImpl& device, const Program& prog
 
 Result<ServiceKernel> load_advance_kernel(const DeviceImpl& device) {
   const Target& target = device.target();
+  const bool waits = target.compute >= kEarlyCompute && target.ptx >= 78;
   constexpr std::size_t recent = offsetof(ControlBlock, sampling) + offsetof(SamplingState, recent);
   static_assert((kMaxRepeatLast & (kMaxRepeatLast - 1)) == 0, "%slot is a remainder by masking");
   const std::string ptx = fmt::format(
@@ -141,9 +144,10 @@ Result<ServiceKernel> load_advance_kernel(const DeviceImpl& device) {
       fmt::arg("token", offsetof(ControlBlock, token)),
       fmt::arg("position", offsetof(ControlBlock, position)),
       fmt::arg("sampled", offsetof(ControlBlock, sampled)), fmt::arg("recent", recent),
-      fmt::arg("last_slot", kMaxRepeatLast - 1));
+      fmt::arg("last_slot", kMaxRepeatLast - 1), fmt::arg("wait", waits ? kWait : ""));
   LATHE_ASSIGN(ServiceKernel advance, load_service_kernel(device, ptx, "lathe_advance"));
   advance.kernel.info.name = "lathe_advance";
+  advance.kernel.waits = waits;
   advance.kernel.info.geometry = {.grid_x = 1, .grid_y = 1, .threads = 1, .shared_bytes = 0};
   return advance;
 }

@@ -13,6 +13,7 @@ FakeDriver::FakeDriver(FakeOptions options) {
   g_state->options = options;
   fill_device_calls(table_);
   fill_work_calls(table_);
+  if (g_state->options.driver_version < 12030) table_.cuGraphAddDependencies_v2 = nullptr;
 }
 
 FakeDriver::~FakeDriver() {

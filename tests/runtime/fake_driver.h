@@ -96,6 +96,7 @@ class FakeDriver {
   struct GraphRun {
     std::vector<std::vector<std::size_t>> waits_for;
     std::vector<std::size_t> order;
+    int early = 0;  // edges by which a node may begin before the one that it waits for has ended
   };
   GraphRun graph_run() const;
 

@@ -43,6 +43,7 @@ struct FakeLaunch {
 struct FakeGraph {
   std::deque<FakeLaunch> nodes;
   std::vector<std::vector<std::size_t>> waits_for;  // by node
+  int early = 0;                                    // edges by which a kernel may begin early
 };
 struct FakeStream {
   std::deque<std::function<void()>> queue;

@@ -217,22 +217,40 @@ CUresult fake_graph_destroy(CUgraph graph) {
   delete reinterpret_cast<FakeGraph*>(graph);
   return status;
 }
+// The number of a node; a violation, and one past the last, where the graph has no such node.
+std::size_t node_of(const FakeGraph& graph, CUgraphNode node) {
+  const auto same = [&](const FakeLaunch& launch) {
+    return static_cast<const void*>(&launch) == static_cast<const void*>(node);
+  };
+  const auto found = std::ranges::find_if(graph.nodes, same);
+  if (found == graph.nodes.end()) violation("a node waits for what is no node of its graph");
+  return static_cast<std::size_t>(found - graph.nodes.begin());
+}
 CUresult fake_graph_add(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
                         std::size_t count, const CUDA_KERNEL_NODE_PARAMS* params) {
   FAKE_ENTER("cuGraphAddKernelNode");
   auto* to = reinterpret_cast<FakeGraph*>(graph);
   std::vector<std::size_t> waits_for;
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto same = [&](const FakeLaunch& launch) {
-      return static_cast<const void*>(&launch) == static_cast<const void*>(dependencies[i]);
-    };
-    const auto found = std::ranges::find_if(to->nodes, same);
-    if (found == to->nodes.end()) violation("a node waits for what is no node of its graph");
-    waits_for.push_back(static_cast<std::size_t>(found - to->nodes.begin()));
-  }
+  for (std::size_t i = 0; i < count; ++i) waits_for.push_back(node_of(*to, dependencies[i]));
   to->waits_for.push_back(std::move(waits_for));
   to->nodes.push_back(make_launch(params->func, params->kernelParams));
   *node = reinterpret_cast<CUgraphNode>(&to->nodes.back());
+  return CUDA_SUCCESS;
+}
+CUresult fake_graph_edges(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
+                          const GraphEdge* edges, std::size_t count) {
+  FAKE_ENTER("cuGraphAddDependencies");
+  auto* of = reinterpret_cast<FakeGraph*>(graph);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t before = node_of(*of, from[i]), after = node_of(*of, to[i]);
+    if (before == of->nodes.size() || after == of->nodes.size()) continue;
+    of->waits_for[after].push_back(before);
+    const bool early = edges[i].from_port == 1 && edges[i].type == 1;
+    of->early += early;
+    const FakeLibrary& waits = *of->nodes[after].library;
+    if (early && !waits.advance && !waits.key.early)
+      violation(waits.text + " is launched early and does not wait");
+  }
   return CUDA_SUCCESS;
 }
 CUresult fake_graph_instantiate(CUgraphExec* executable, CUgraph graph, unsigned long long) {
@@ -271,7 +289,7 @@ void run_graph(const FakeGraph& graph) {
     }
     return found;
   };
-  g_state->graph_run = {graph.waits_for, {}};
+  g_state->graph_run = {graph.waits_for, {}, graph.early};
   for (std::size_t run_now = 0; run_now < graph.nodes.size(); ++run_now) {
     const std::size_t i = next();
     run(graph.nodes[i]);
@@ -332,6 +350,7 @@ void fill_work_calls(Driver& table) {
   table.cuGraphCreate = fake_graph_create;
   table.cuGraphDestroy = fake_graph_destroy;
   table.cuGraphAddKernelNode = fake_graph_add;
+  table.cuGraphAddDependencies_v2 = fake_graph_edges;
   table.cuGraphInstantiateWithFlags = fake_graph_instantiate;
   table.cuGraphExecDestroy = fake_executable_destroy;
   table.cuGraphLaunch = fake_graph_launch;
