@@ -83,11 +83,25 @@ std::string attend(KernelKey& key, const Given& given) {
   return reason;
 }
 
+// As many as a block has memory for; 1 where that is fewer than two.
+int few_stages(KernelKey key, const GpuProfile& gpu) {
+  const auto fits = [&] {
+    return check_key(key) &&
+           int(row(key.type).geometry(key).shared_bytes) <= gpu.block_shared_bytes;
+  };
+  for (key.stages = kMostFewStages; key.stages > 1 && !fits();) --key.stages;
+  return key.stages;
+}
+
 // With blocks: of few tokens.
 std::string matmul(KernelKey& key, const Given& given) {
   key.warps = kFusedWarps;
   if (key.blocks == 0) return "a block for eight row tiles and 128 tokens";
   share_few(key, given.gpu.multiprocessors);
+  if (key.blocks <= given.gpu.multiprocessors) key.stages = few_stages(key, given.gpu);
+  if (key.stages > 1)
+    return "no more blocks than multiprocessors, each with one to itself: a block for two row "
+           "tiles";
   if (key.splits > 1) return "no more blocks than run at once: a block for two row tiles";
   return "two blocks a multiprocessor, which share the rows evenly";
 }
@@ -113,7 +127,7 @@ struct Rule {
   KernelType type;
   // Sets the chosen fields; the reason.
   std::string (*choose)(KernelKey&, const Given&);
-  std::array<Field, 3> chosen;
+  std::array<Field, 4> chosen;
   std::array<Field, 2> settable = {};  // those that may be set instead
   bool KernelKey::*flag = nullptr;     // may be set too, which the choice then goes by
 };
@@ -134,7 +148,7 @@ constexpr std::array kRules = {
          &KernelKey::paired},
     Rule{KernelType::attend, attend, {kSplits, kWarps}, {kSplits}, &KernelKey::matrix},
     Rule{KernelType::norm_tokens, norm, {kWarps}, {kWarps}},
-    Rule{KernelType::matmul, matmul, {kBlocks, kSplits, kWarps}},
+    Rule{KernelType::matmul, matmul, {kBlocks, kSplits, kStages, kWarps}},
     Rule{KernelType::append_tokens, append_tokens, {kWarps}},
     Rule{KernelType::attend_tokens, attend_tokens, {kWarps}},
     Rule{KernelType::attend_rows, attend_rows, {kWarps}},
