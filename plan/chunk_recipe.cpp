@@ -42,7 +42,8 @@ class ChunkRecipe {
 
   // The plan's `logits` are the head.
   Result<Plan> run() {
-    for (const Step& step : from_.steps) {
+    for (Step step : from_.steps) {
+      step.key.early = false;
       step_ = &step;
       if (step.key.type == KernelType::embed) embed();
       if (step.key.type == KernelType::matvec) rows();
@@ -57,6 +58,7 @@ class ChunkRecipe {
     Plan out = from_;
     out.notes.clear();
     std::move(steps_).finish(out, {.input = {}, .logits = head_, .hidden = {}});
+    if (batch_) begin_early(out.steps, from_.options.gpu);
     LATHE_TRY(std::move(selector_).finish(out));
     for (const Step& step : out.steps) {
       if (const auto valid = check_key(step.key); !valid) {

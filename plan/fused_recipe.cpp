@@ -46,6 +46,7 @@ class FusedRecipe {
     ends_.hidden = stream_.rows;
     plan_.weights = std::move(weights_).take();
     std::move(steps_).finish(plan_, ends_, false);
+    begin_early(plan_.steps, options_.gpu);
     return std::move(selector_).finish(plan_);
   }
 

@@ -236,6 +236,13 @@ Result<Tuned> select_tuning(const KernelKey& shape, const GpuProfile& gpu,
   return out;
 }
 
+void begin_early(std::vector<Step>& steps, const GpuProfile& gpu) {
+  const bool all = gpu.compute >= kEarlyCompute && std::ranges::all_of(steps, [](const Step& step) {
+                     return row(step.key.type).uses("early");
+                   });
+  for (Step& step : steps) step.key.early = all;
+}
+
 std::string why_not_fused(const GpuProfile& gpu) {
   const KernelRow& products = row(KernelType::matvec);
   std::string lacks;

@@ -30,6 +30,10 @@ struct Tuned {
 Result<Tuned> select_tuning(const KernelKey& shape, const GpuProfile& gpu,
                             std::span<const TuningOverride> set, int positions);
 
+// Lets all kernels of a plan begin early, where all can (KernelKey::early), or none: those of a
+// graph must all wait by themselves, or some begin before their turn.
+void begin_early(std::vector<Step>& steps, const GpuProfile& gpu);
+
 // Which plan a GPU takes: empty where it can run the kernels of Fusion::full, else what it lacks.
 std::string why_not_fused(const GpuProfile& gpu);
 

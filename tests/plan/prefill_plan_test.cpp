@@ -61,6 +61,33 @@ double error_of(const TinyModel& model, Format kv) {
   return std::sqrt(difference / norm);
 }
 
+int early_steps(const Plan& plan) {
+  return int(std::ranges::count_if(plan.steps, [](const Step& step) { return step.key.early; }));
+}
+
+// Of a graph all kernels wait by themselves, or none.
+TEST(EarlyKernels, AreAllOfATokensAndOfABatchsAndNoneOfOthers) {
+  const Built built = build(fusible(testing::tiny_gemma3()));
+  EXPECT_EQ(early_steps(built.plan), int(built.plan.steps.size()));
+  for (const int rows : {1, 8, 16, 17, 32}) {
+    const BatchPlan batch = build_batch_plan(built.plan, rows).value();
+    EXPECT_EQ(early_steps(batch.plan), int(batch.plan.steps.size())) << rows;
+  }
+  EXPECT_EQ(early_steps(build_prefill_plan(built.plan, false)->plan), 0);
+  PlanOptions options = built.plan.options;
+  options.fusion = Fusion::none;
+  EXPECT_EQ(early_steps(*build_plan(*built.file, options)), 0);
+  // A part that ends with a kernel that does not wait.
+  options.fusion = Fusion::full;
+  options.part.output = PartOutput::hidden;
+  options.part.input = PartInput::token;
+  options.part.layers = 1;
+  const Result<Plan> part = build_plan(*built.file, options);
+  ASSERT_TRUE(part) << part.error().text();
+  EXPECT_EQ(part->steps.back().key.type, KernelType::rms_norm);
+  EXPECT_EQ(early_steps(*part), 0);
+}
+
 TEST(PrefillPlan, EveryFamilyLeavesWhatDecodingLeaves) {
   for (const TinyModel& model : {testing::tiny_llama(), testing::tiny_qwen2(),
                                  testing::tiny_qwen3(), testing::tiny_gemma3()})
