@@ -239,7 +239,7 @@ CUresult fake_graph_add(CUgraphNode* node, CUgraph graph, const CUgraphNode* dep
 }
 CUresult fake_graph_edges(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
                           const GraphEdge* edges, std::size_t count) {
-  FAKE_ENTER("cuGraphAddDependencies");
+  FAKE_ENTER("cuGraphAddDependencies_v2");
   auto* of = reinterpret_cast<FakeGraph*>(graph);
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t before = node_of(*of, from[i]), after = node_of(*of, to[i]);
