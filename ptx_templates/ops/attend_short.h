@@ -241,8 +241,12 @@ LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const
   // In the order in which they are wanted: what is asked for first is there first.
   const int vector = warps - 1 - warp;
   const bool brings = vector < kShortVectors, turns = vector < kShortVectors - 1;
-  LaneFrequencies frequencies = {};
-  if (turns) frequencies = lane_frequencies(n, o.frequencies);
+  Frequency frequencies[kAttendPairs] = {};
+  if (turns) {
+    LATHE_UNROLL(4)
+    for (int t = 0; t < kAttendPairs; ++t)
+      if (pair_turns(n, t)) frequencies[t] = pair_frequency(o.frequencies, t);
+  }
   ShortKeys<Kv> keys[kShortPasses];
   load_keys(head, thread_index() / 4, warps * 8, short_passes(Kv::bytes, warps), 0, count, keys);
   const f32* from = short_vector(o, n, query_head, kv_head, vector);
@@ -254,7 +258,7 @@ LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const
   LanePairs pairs = {};
   f32 weights[2 * kAttendPairs] = {};
   if (turns) {
-    pairs = lane_pairs(n, frequencies, position);
+    pairs = lane_pairs(n, position, [&](int t) { return frequencies[t]; });
     lane_weights(vector == 0 ? o.q_norm : o.k_norm, pairs, d, weights);
   }
   if (brings) await_head(e, from, d, look);

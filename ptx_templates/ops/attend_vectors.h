@@ -24,39 +24,39 @@ struct LanePairs {
   f32 sine[kAttendPairs], cosine[kAttendPairs];
 };
 
-// How fast these turn, as in ops/rope.h.
-struct LaneFrequencies {
-  f32 high[kAttendPairs], low[kAttendPairs];
+// How fast one of these turns, as in ops/rope.h.
+struct Frequency {
+  f32 high, low;
 };
-LATHE_DEVICE LaneFrequencies lane_frequencies(const AttendNumbers& n, const f32* frequencies) {
-  LaneFrequencies of = {};
-  LATHE_UNROLL(4)
-  for (int t = 0; t < kAttendPairs; ++t) {
-    const int i = lane_index() + t * kWarp, half = n.rotary / 2;
-    if (t * kWarp >= half || i >= half) continue;
-    of.high[t] = frequencies[2 * i];
-    of.low[t] = frequencies[2 * i + 1];
-  }
-  return of;
+LATHE_DEVICE bool pair_turns(const AttendNumbers& n, int t) {
+  return t * kWarp < n.rotary / 2 && lane_index() + t * kWarp < n.rotary / 2;
+}
+LATHE_DEVICE Frequency pair_frequency(const f32* frequencies, int t) {
+  const int i = 2 * (lane_index() + t * kWarp);
+  return {frequencies[i], frequencies[i + 1]};
 }
 
-LATHE_DEVICE LanePairs lane_pairs(const AttendNumbers& n, const LaneFrequencies& of, int position) {
+// `frequency` gives that of pair t, if it turns.
+template <class FrequencyOf>
+LATHE_DEVICE LanePairs lane_pairs(const AttendNumbers& n, int position, FrequencyOf frequency) {
   LanePairs pairs;
   LATHE_UNROLL(4)
   for (int t = 0; t < kAttendPairs; ++t) {
     const int i = lane_index() + t * kWarp, half = n.rotary / 2;
-    const bool turns = i < half;
-    pairs.first[t] = turns && n.halves ? i : 2 * i;
-    pairs.second[t] = turns && n.halves ? i + half : 2 * i + 1;
+    const bool apart = i < half && n.halves;
+    pairs.first[t] = apart ? i : 2 * i;
+    pairs.second[t] = apart ? i + half : 2 * i + 1;
     pairs.sine[t] = 0;
     pairs.cosine[t] = 1;
-    if (t * kWarp < half && turns)
-      sine_cosine(turns_at(position, of.high[t], of.low[t]), pairs.sine[t], pairs.cosine[t]);
+    if (pair_turns(n, t)) {
+      const Frequency f = frequency(t);
+      sine_cosine(turns_at(position, f.high, f.low), pairs.sine[t], pairs.cosine[t]);
+    }
   }
   return pairs;
 }
 LATHE_DEVICE LanePairs lane_pairs(const AttendNumbers& n, const f32* frequencies, int position) {
-  return lane_pairs(n, lane_frequencies(n, frequencies), position);
+  return lane_pairs(n, position, [&](int t) { return pair_frequency(frequencies, t); });
 }
 
 // The norm weights of the lane's pairs; 1 without a norm.
