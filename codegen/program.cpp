@@ -69,9 +69,9 @@ const char* cache_rows(Format format) {
 }
 
 std::string attend_numbers(const KernelKey& key) {
-  return fmt::format("{{{}, {}, {}, {}, {}, {}, {}, {}, {}}}", key.heads, key.kv_heads,
+  return fmt::format("{{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}}}", key.heads, key.kv_heads,
                      key.head_dim, key.rotary, key.pairing == Pairing::halves ? 1 : 0, key.window,
-                     key.splits, real(key.epsilon), real(key.scale));
+                     key.splits, real(key.epsilon), real(key.scale), key.qk_norm ? 1 : 0);
 }
 
 // For each attention of the program, what `statement` says of its key.
@@ -105,6 +105,12 @@ std::string attend_text(const Program& program) {
         cache_rows(key.format), key.matrix ? ", true" : "", attend_numbers(key), program.blocks,
         program.warps);
   });
+}
+
+// Attention by the matrix units has all registers there are: with no barrier before the call the
+// assembler spills some of the phases'.
+int meets_first(const Program& program) {
+  return std::ranges::any_of(program.attends, &KernelKey::matrix) ? 1 : 0;
 }
 
 std::string embed_text(const KernelKey& key) {
@@ -232,7 +238,7 @@ Result<std::string> cuda_source(const Program& program) {
       "#ifdef LATHE_FRAME_ALONE\n  ;\n#else\n  {{\n{}  }}\n#endif\n"
       "#ifndef LATHE_ATTENTION_ALONE\n"
       "  enum : u32 {{ features = {} }};\n"
-      "  enum : int {{ subs = {}, together = {} }};\n"
+      "  enum : int {{ subs = {}, together = {}, meets_first = {} }};\n"
       "  static __device__ __forceinline__ int attend_blocks(int variant, int position) {{\n{}  "
       "}}\n"
       "  static __device__ __forceinline__ void embed(const u8* table, const i32* token, int "
@@ -260,7 +266,7 @@ Result<std::string> cuda_source(const Program& program) {
       "}}\n"
       "#endif\n",
       tiles ? "embed_tiles" : "embed", attend_text(program), features(program),
-      common_subs(program), program.together, attend_blocks_text(program),
+      common_subs(program), program.together, meets_first(program), attend_blocks_text(program),
       embed_text(program.embed), program.warps * 32, program.warps * 32, kEntry, program.steps,
       program.entries, program.blocks, program.warps, program.stages, program.slot_bytes,
       tile_columns(program), attend_bytes(program));

@@ -60,11 +60,12 @@ template <int kTogether>
 struct Phases {
   static constexpr dev::u32 features = ((1u << dev::kTileFormats) - 1) | dev::kJoins;
   static constexpr int subs = 0, together = kTogether;
+  static constexpr bool meets_first = false;
 
   static dev::AttendNumbers numbers(const KernelKey& key) {
     return {
         key.heads,  key.kv_heads, key.head_dim, key.rotary, key.pairing == Pairing::halves ? 1 : 0,
-        key.window, key.splits,   key.epsilon,  key.scale};
+        key.window, key.splits,   key.epsilon,  key.scale,  key.qk_norm ? 1 : 0};
   }
 
   // use(rows) with the rows of the cache's format.

@@ -24,8 +24,8 @@ struct GraphExecTraits {
 };
 
 // Whether the steps may be launched before those that they wait for have ended. All of them or
-// none: a kernel that does not wait by itself has been seen to begin early behind one that lets its
-// dependents go, whatever the edge between them is.
+// none: in a graph of early launches a last kernel that did not wait by itself has been seen to
+// begin early too, though its own edge was a full one.
 bool begin_early(const Driver& driver, const std::vector<PreparedStep>& steps) {
   return driver.cuGraphAddDependencies_v2 &&
          std::ranges::all_of(steps, [](const PreparedStep& step) { return step.kernel->waits; });

@@ -85,18 +85,18 @@ class Records {
     return all;
   }
 
-  // What separates two matrix-vector phases has barriers of its own: only direct neighbours share
-  // the place of the partial sums.
+  // Neighbours share the place of the partial sums: also those with an attention between them,
+  // which a block without a part of it passes over with no barrier.
   void place_all_sums(std::vector<dev::StepRecord>& steps) const {
+    std::vector<dev::MatvecShape*> shapes;
+    for (dev::StepRecord& step : steps)
+      if (step.step == dev::kMatvecStep) shapes.push_back(&step.matvec.shape);
     const auto sums = [&](std::size_t i) {
-      return i < steps.size() && steps[i].step == dev::kMatvecStep
-                 ? dev::all_sums(steps[i].matvec.shape, program_.warps, program_.together)
-                 : 0;
+      return i < shapes.size() ? dev::all_sums(*shapes[i], program_.warps, program_.together) : 0;
     };
-    for (std::size_t i = 0; i < steps.size(); ++i)
-      if (steps[i].step == dev::kMatvecStep)
-        dev::place_sums(steps[i].matvec.shape, program_.warps, program_.together,
-                        std::max(i > 0 ? sums(i - 1) : 0, sums(i + 1)));
+    for (std::size_t i = 0; i < shapes.size(); ++i)
+      dev::place_sums(*shapes[i], program_.warps, program_.together,
+                      std::max(i > 0 ? sums(i - 1) : 0, sums(i + 1)));
   }
 
   static dev::AttendOperands attend(const KernelKey& key, std::span<const std::uint64_t> values) {

@@ -33,7 +33,7 @@ LATHE_DEVICE void append_tokens(const f32* qkv, const f32* q_norm, const f32* k_
     const f32* norm = is_query ? q_norm : k_norm;
     const LanePairs pairs = lane_pairs(n, frequencies, static_cast<int>(position));
     f32 weights[2 * kAttendPairs];
-    lane_weights(norm, pairs, d, weights);
+    lane_weights(norm, n, weights);
     turn_head(values, pairs, weights, norm != nullptr, squares, is_query ? n.scale : 1.0f, n);
   }
   if (is_query) {

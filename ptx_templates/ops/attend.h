@@ -243,7 +243,7 @@ LATHE_DEVICE void attend_split(const Exchange& e, const Operands& o, const Atten
   u8* packed = shared + m.packed;
   const int query_stride = s.lanes * kVec;
   const bool has_new = Operands::appends && begin <= position && position < end;
-  attend_vectors<Kv>(e, o, n, position, {kv_head, kv_head * s.group, s.group, has_new, true}, warps,
+  attend_vectors<Kv>(e, o, n, position, {kv_head, kv_head * s.group, s.group, has_new}, warps,
                      query_stride, queries, reinterpret_cast<f32*>(shared + m.fresh), packed);
   block_barrier();
 
@@ -323,11 +323,11 @@ LATHE_DEVICE int attend_blocks(const AttendNumbers& n, int position, int blocks)
 }
 
 // All of the grid: `block` of `blocks` blocks of `warps` warps; each calls once per token and
-// layer. `shared` is 16-byte aligned, attend_bytes(...) or attend_matrix_bytes(...) long; in a
-// persistent kernel the call begins with what needs none of it, then the block meets; a block
-// barrier follows the call. Blocks without work do nothing. The new rows are read by other blocks
-// from the next token on: whatever hands over the token must order that. kMatrix: of longer
-// contexts the products are those of the matrix units.
+// layer. `shared` is 16-byte aligned, attend_bytes(...) or attend_matrix_bytes(...) long. The block
+// meets before it is first written, and a persistent kernel's once more after the call. Blocks
+// without work do nothing. The new rows are read by other blocks from the next token on: whatever
+// hands over the token must order that. kMatrix: of longer contexts the products are those of the
+// matrix units.
 template <class Kv, bool kMatrix = false>
 LATHE_DEVICE void attend_phase(const Exchange& e, const AttendOperands& o, const AttendNumbers& n,
                                int position, int block, int blocks, int warps, u8* shared) {
@@ -341,14 +341,13 @@ LATHE_DEVICE void attend_phase(const Exchange& e, const AttendOperands& o, const
     const int kv_head = item % n.kv_heads, part = item / n.kv_heads;
     if (shares.by_heads) {
       attend_short<Kv>(e, o, n, position, kv_head, part, warps, shared);
-      continue;
-    }
-    if (e.polled || round > 0) block_barrier();
-    if constexpr (kMatrix) {
-      if (!attend_without_matrix(n.window, n.heads / n.kv_heads, n.head_dim,
-                                 most_splits(n, blocks)))
-        attend_matrix_split(e, o, n, s, position, kv_head, part, shares.parts, warps, shared);
+    } else if constexpr (kMatrix) {
+      if (attend_without_matrix(n.window, n.heads / n.kv_heads, n.head_dim, most_splits(n, blocks)))
+        continue;
+      if (e.polled || round > 0) block_barrier();
+      attend_matrix_split(e, o, n, s, position, kv_head, part, shares.parts, warps, shared);
     } else {
+      if (e.polled || round > 0) block_barrier();
       attend_split<Kv>(e, o, n, s, position, kv_head, part, shares.parts, warps, shared);
     }
   }

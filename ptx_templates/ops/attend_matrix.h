@@ -227,7 +227,7 @@ LATHE_DEVICE void attend_matrix_split(const Exchange& e, const Operands& o, cons
   const u8* packed = shared + m.packed;
   const int query_stride = s.lanes * s.vec;
   const bool has_new = begin <= position && position < end;
-  attend_vectors<KvRowsF16>(e, o, n, position, {kv_head, kv_head * s.group, s.group, has_new, true},
+  attend_vectors<KvRowsF16>(e, o, n, position, {kv_head, kv_head * s.group, s.group, has_new},
                             warps, query_stride, queries, reinterpret_cast<f32*>(shared + m.fresh),
                             shared + m.packed);
   split_queries(queries, query_stride, s.group, warps);

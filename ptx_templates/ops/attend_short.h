@@ -7,7 +7,7 @@
 //
 // Rows of earlier tokens are on their way to registers before the query is there. All a block asks
 // the memory for comes in turn, and the query is waited for longest by whoever asks for it last: so
-// it is asked for between keys and values, and what turns it before both.
+// it is asked for between keys and values, and what it is turned by before both.
 #pragma once
 
 #include "ops/attend_vectors.h"
@@ -201,12 +201,13 @@ LATHE_DEVICE void place_vectors(const Exchange& e, const AttendOperands& o, cons
       const f32* from = short_vector(o, n, query_head, kv_head, i);
       head = look_at_head(e, from, d);
       await_head(e, from, d, head);
-      if (i < kShortVectors - 1) lane_weights(o.k_norm, pairs, d, weights);
+      if (i < kShortVectors - 1) lane_weights(key_norm(n, o), n, weights);
     }
     f32* to = i == 0 ? at.query : at.fresh + (i - 1) * round_up(d, 4);
     const f32 squares = put_head(head, to, d);
     if (i < kShortVectors - 1)
-      turn_head(to, pairs, weights, o.q_norm != nullptr, squares, i == 0 ? n.scale : 1.0f, n);
+      turn_head(to, pairs, weights, query_norm(n, o) != nullptr, squares, i == 0 ? n.scale : 1.0f,
+                n);
     if (i == 0) {
       if (d + lane_index() < at.stride) to[d + lane_index()] = 0;
     } else {
@@ -247,7 +248,7 @@ LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const
     for (int t = 0; t < kAttendPairs; ++t)
       if (pair_turns(n, t)) frequencies[t] = pair_frequency(o.frequencies, t);
   }
-  ShortKeys<Kv> keys[kShortPasses];
+  ShortKeys<Kv> keys[kShortPasses] = {};
   load_keys(head, thread_index() / 4, warps * 8, short_passes(Kv::bytes, warps), 0, count, keys);
   const f32* from = short_vector(o, n, query_head, kv_head, vector);
   HeadLook look = {};
@@ -259,7 +260,7 @@ LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const
   f32 weights[2 * kAttendPairs] = {};
   if (turns) {
     pairs = lane_pairs(n, position, [&](int t) { return frequencies[t]; });
-    lane_weights(vector == 0 ? o.q_norm : o.k_norm, pairs, d, weights);
+    lane_weights(vector == 0 ? query_norm(n, o) : key_norm(n, o), n, weights);
   }
   if (brings) await_head(e, from, d, look);
   block_barrier();

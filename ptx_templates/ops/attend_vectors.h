@@ -14,13 +14,32 @@ struct AttendNumbers {
   int halves;  // 1: rotary/2 apart, 0: neighbours rotate together
   int window, splits;
   f32 epsilon, scale;
+  // 0, a constant: queries and keys are not normed. 1: where the operands have weights for it.
+  int normed = 1;
 };
+LATHE_DEVICE const f32* query_norm(const AttendNumbers& n, const AttendOperands& o) {
+  return n.normed ? o.q_norm : nullptr;
+}
+LATHE_DEVICE const f32* key_norm(const AttendNumbers& n, const AttendOperands& o) {
+  return n.normed ? o.k_norm : nullptr;
+}
 
 enum : int { kAttendPairs = 4 };  // pairs of a head's values per lane: head_dim up to 256
 
-// The pairs of elements that a lane works on, and how they turn at this position.
+// The pairs of elements that a lane works on: where the first and the second of pair t are.
+LATHE_DEVICE bool pair_turns(const AttendNumbers& n, int t) {
+  return t * kWarp < n.rotary / 2 && lane_index() + t * kWarp < n.rotary / 2;
+}
+LATHE_DEVICE int pair_first(const AttendNumbers& n, int t) {
+  const int i = lane_index() + t * kWarp;
+  return n.halves && pair_turns(n, t) ? i : 2 * i;
+}
+LATHE_DEVICE int pair_second(const AttendNumbers& n, int t) {
+  return pair_first(n, t) + (n.halves && pair_turns(n, t) ? n.rotary / 2 : 1);
+}
+
+// How they turn at this position.
 struct LanePairs {
-  int first[kAttendPairs], second[kAttendPairs];
   f32 sine[kAttendPairs], cosine[kAttendPairs];
 };
 
@@ -28,9 +47,6 @@ struct LanePairs {
 struct Frequency {
   f32 high, low;
 };
-LATHE_DEVICE bool pair_turns(const AttendNumbers& n, int t) {
-  return t * kWarp < n.rotary / 2 && lane_index() + t * kWarp < n.rotary / 2;
-}
 LATHE_DEVICE Frequency pair_frequency(const f32* frequencies, int t) {
   const int i = 2 * (lane_index() + t * kWarp);
   return {frequencies[i], frequencies[i + 1]};
@@ -42,10 +58,6 @@ LATHE_DEVICE LanePairs lane_pairs(const AttendNumbers& n, int position, Frequenc
   LanePairs pairs;
   LATHE_UNROLL(4)
   for (int t = 0; t < kAttendPairs; ++t) {
-    const int i = lane_index() + t * kWarp, half = n.rotary / 2;
-    const bool apart = i < half && n.halves;
-    pairs.first[t] = apart ? i : 2 * i;
-    pairs.second[t] = apart ? i + half : 2 * i + 1;
     pairs.sine[t] = 0;
     pairs.cosine[t] = 1;
     if (pair_turns(n, t)) {
@@ -60,13 +72,14 @@ LATHE_DEVICE LanePairs lane_pairs(const AttendNumbers& n, const f32* frequencies
 }
 
 // The norm weights of the lane's pairs; 1 without a norm.
-LATHE_DEVICE void lane_weights(const f32* norm, const LanePairs& pairs, int head_dim,
+LATHE_DEVICE void lane_weights(const f32* norm, const AttendNumbers& n,
                                f32 (&weights)[2 * kAttendPairs]) {
   LATHE_UNROLL(4)
   for (int t = 0; t < kAttendPairs; ++t) {
-    const bool used = norm && t * kWarp < head_dim / 2 && lane_index() + t * kWarp < head_dim / 2;
-    weights[2 * t] = used ? norm[pairs.first[t]] : 1.0f;
-    weights[2 * t + 1] = used ? norm[pairs.second[t]] : 1.0f;
+    const int half = n.head_dim / 2;
+    const bool used = norm && t * kWarp < half && lane_index() + t * kWarp < half;
+    weights[2 * t] = used ? norm[pair_first(n, t)] : 1.0f;
+    weights[2 * t + 1] = used ? norm[pair_second(n, t)] : 1.0f;
   }
 }
 
@@ -123,7 +136,9 @@ LATHE_DEVICE void turn_head(f32* x, const LanePairs& pairs, const f32 (&weights)
   LATHE_UNROLL(4)
   for (int t = 0; t < kAttendPairs; ++t) {
     if (t * kWarp >= n.head_dim / 2 || lane_index() + t * kWarp >= n.head_dim / 2) break;
-    f32 a = x[pairs.first[t]], b = x[pairs.second[t]];
+    f32* first = x + pair_first(n, t);
+    f32* second = x + pair_second(n, t);
+    f32 a = *first, b = *second;
     if (norm) {
       a = a * normal * weights[2 * t];
       b = b * normal * weights[2 * t + 1];
@@ -133,8 +148,8 @@ LATHE_DEVICE void turn_head(f32* x, const LanePairs& pairs, const f32 (&weights)
       b = fma(a, pairs.sine[t], b * pairs.cosine[t]);
       a = turned;
     }
-    x[pairs.first[t]] = a * factor;
-    x[pairs.second[t]] = b * factor;
+    *first = a * factor;
+    *second = b * factor;
   }
   warp_barrier();
 }
@@ -144,11 +159,10 @@ struct AttendPart {
   int kv_head;
   int first, queries;  // heads
   bool has_new;        // the new position is one of the block's
-  bool stores;         // then: it is the block that stores the new row
 };
 
 // Queries to shared memory, `stride` floats each with zeros at the end; when the new position is
-// the block's, its key and value to shared memory, and to the cache from the block that stores.
+// the block's, its key and value to shared memory and to the cache.
 template <class Kv>
 LATHE_DEVICE void attend_vectors(const Exchange& e, const AttendOperands& o, const AttendNumbers& n,
                                  int position, const AttendPart& part, int warps, int stride,
@@ -156,16 +170,16 @@ LATHE_DEVICE void attend_vectors(const Exchange& e, const AttendOperands& o, con
   const int d = n.head_dim, own = warp_index();
   const LanePairs pairs = lane_pairs(n, o.frequencies, position);
   f32 weights[2 * kAttendPairs];
-  lane_weights(own < part.queries ? o.q_norm : o.k_norm, pairs, d, weights);
+  lane_weights(own < part.queries ? query_norm(n, o) : key_norm(n, o), n, weights);
   LATHE_UNROLL(1)
   for (int step = 0; step < ceil_div(part.queries + 2, warps); ++step) {
     const int i = step * warps + own;
     if (i >= (part.has_new ? part.queries + 2 : part.queries)) break;
     if (i < part.queries) {
       f32* query = queries + i * stride;
-      if (step > 0) lane_weights(o.q_norm, pairs, d, weights);
+      if (step > 0) lane_weights(query_norm(n, o), n, weights);
       const f32 squares = receive_head(e, o.qkv + (part.first + i) * d, query, d);
-      turn_head(query, pairs, weights, o.q_norm != nullptr, squares, n.scale, n);
+      turn_head(query, pairs, weights, query_norm(n, o) != nullptr, squares, n.scale, n);
       LATHE_UNROLL(4)
       for (int j = d + lane_index(); j < stride; j += kWarp) query[j] = 0;
       continue;
@@ -177,12 +191,11 @@ LATHE_DEVICE void attend_vectors(const Exchange& e, const AttendOperands& o, con
     const f32* from = o.qkv + (n.heads + (is_key ? 0 : n.kv_heads) + part.kv_head) * d;
     const f32 squares = receive_head(e, from, row, d);
     if (is_key) {
-      if (step > 0) lane_weights(o.k_norm, pairs, d, weights);
-      turn_head(row, pairs, weights, o.k_norm != nullptr, squares, 1.0f, n);
+      if (step > 0) lane_weights(key_norm(n, o), n, weights);
+      turn_head(row, pairs, weights, key_norm(n, o) != nullptr, squares, 1.0f, n);
     }
     Kv::pack(row, rounded, d);
     warp_barrier();
-    if (!part.stores) continue;
     u8* cache = is_key ? o.k_cache : o.v_cache;
     store_row<Kv>(rounded,
                   cache + static_cast<i64>(position) * kv_position_bytes(Kv::bytes, n.kv_heads * d),

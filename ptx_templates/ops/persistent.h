@@ -115,7 +115,8 @@ LATHE_DEVICE bool is_stop(const StopTokens& stops, i32 id) {
 
 // Decodes `tokens` tokens, each the one that the one before chose, or fewer when one of them is a
 // stop token; without `chooses` one token, and what follows it is chosen by others. `Phases` has
-// the program's attend() and embed(), and as constants the features of its matrix-vector phases.
+// the program's attend() and embed(), and as constants the features of its matrix-vector phases,
+// and whether the block meets before attend(), which does so itself (codegen/program.cpp).
 template <class Phases>
 LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentShape& shape,
                                  int tokens, int chooses) {
@@ -174,6 +175,7 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
             phase, record.matvec.shape, record.matvec.operands, Phases::features);
       } else if (step == kAttendStep) {
         if (phase.block >= Phases::attend_blocks(record.variant, token.position)) continue;
+        if constexpr (Phases::meets_first) block_barrier();
         Phases::attend(record.variant, phase.exchange.tag, phase.exchange.fault, phase.block,
                        phase.scratch, record.attend, token.position);
         block_barrier();

@@ -43,15 +43,17 @@ TEST(NvrtcRoute, SourceNamesOpAndShape) {
 TEST(NvrtcRoute, WhatBeginsEarlyWaitsFirstAndLoadsWhatMayChangeAfterwards) {
   const std::string wait = "wait_for_predecessor();\n";
   const auto has = [](const Result<std::string>& source, const std::string& part) {
-    return source && source->find(part) != std::string::npos;
+    return source->find(part) != std::string::npos;
   };
   const auto late = cuda_source(*parse_key("sample.f32.s4.w4"));
   const auto early = cuda_source(*parse_key("sample.f32.s4.w4.early"));
+  ASSERT_TRUE(late && early);
   EXPECT_TRUE(has(late, "const float* __restrict__ partial") && !has(late, wait)) << *late;
   EXPECT_TRUE(has(early, "const float* partial") && !has(early, "__restrict__")) << *early;
   EXPECT_TRUE(has(early, wait + "  lathe::dev::sample(")) << *early;
   // Its op waits, once the first weights are on their way.
   const auto product = cuda_source(*parse_key("matvec.q4_k.k256.n16.w4.bl1.early.norm"));
+  ASSERT_TRUE(product);
   EXPECT_TRUE(has(product, "const float* x,") && !has(product, wait)) << *product;
   for (const char* constant : {"char* __restrict__ weights", "float* __restrict__ norm"})
     EXPECT_TRUE(has(product, constant)) << *product;

@@ -4,7 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
 #include <string>
+
+#include "lathe/codegen/kernel_table.h"
+#include "tests/codegen/kernel_cases.h"
 
 namespace lathe::testing {
 namespace {
@@ -57,6 +62,32 @@ TEST(EarlyFaults, AreOfKernelsThatBeginEarlyOnly) {
   EXPECT_EQ(faults(kLoad, late), "");
   EXPECT_NE(early_faults(".entry k()\n{\n" + kWait + "ret;\n}\n", kSmall).find("dependents"),
             std::string::npos);
+}
+
+// The kernels that tests build, run and look at have some of each sort.
+TEST(EarlyCases, AreThereForEachRowThatCanBegin) {
+  std::map<KernelType, std::set<int>> stages;
+  for (const Family& family : families())
+    for (const KernelCase& c : kernel_cases(family))
+      if (c.key.early) stages[c.key.type].insert(c.key.stages);
+  for (const KernelRow& kind : kernel_table())
+    EXPECT_EQ(kind.uses("early"), stages.contains(kind.type)) << kind.name;
+  EXPECT_EQ(stages[KernelType::matmul], (std::set{1, 2, 3, 4}));
+}
+
+// What may be loaded before the wait: nothing that a kernel of a plan writes.
+TEST(EarlyCases, HaveWeightsAndTheChunkForConstants) {
+  const std::set<std::string_view> known = {"weights",   "weights_b", "weights_c", "norm",
+                                            "post_norm", "bias",      "bias_b",    "bias_c",
+                                            "chunk",     "table"};
+  for (const Family& family : families())
+    for (const KernelCase& c : kernel_cases(family)) {
+      if (!c.key.early) continue;
+      for (const Param& param : row(c.key.type).params(c.key)) {
+        if (!is_constant(c.key, param)) continue;
+        EXPECT_TRUE(known.contains(param.name)) << c.key.text() << ": " << param.name;
+      }
+    }
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ struct FakeLibrary {
   std::string text;
   bool parsed = false;   // text is a key's
   bool advance = false;  // it is the kernel that ends a token
+  bool waits = false;    // and it does so before it touches memory
   bool persistent = false;
   bool custom = false;
   KernelKey key;

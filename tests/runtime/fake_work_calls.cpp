@@ -111,7 +111,9 @@ CUresult fake_library_load(CUlibrary* library, const void* code, CUjit_option*, 
     made->arguments = row(made->key.type).params(made->key).size();
   }
   if (made->text.find(".entry lathe_advance") != std::string::npos) {
+    const std::size_t wait = made->text.find("griddepcontrol.wait");
     made->advance = true;
+    made->waits = wait < std::min(made->text.find("ld.global"), made->text.find("st.global"));
     made->arguments = 3;
   }
   if (made->text.starts_with(kCustomMark)) {
@@ -248,7 +250,7 @@ CUresult fake_graph_edges(CUgraph graph, const CUgraphNode* from, const CUgraphN
     const bool early = edges[i].from_port == 1 && edges[i].type == 1;
     of->early += early;
     const FakeLibrary& waits = *of->nodes[after].library;
-    if (early && !waits.advance && !waits.key.early)
+    if (early && !waits.waits && !waits.key.early)
       violation(waits.text + " is launched early and does not wait");
   }
   return CUDA_SUCCESS;
