@@ -248,12 +248,13 @@ LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const
     for (int t = 0; t < kAttendPairs; ++t)
       if (pair_turns(n, t)) frequencies[t] = pair_frequency(o.frequencies, t);
   }
+  // Zeros for rows that are not loaded: undefined, NVRTC gives them two sets of registers, and ptxas
+  // spills.
   ShortKeys<Kv> keys[kShortPasses] = {};
   load_keys(head, thread_index() / 4, warps * 8, short_passes(Kv::bytes, warps), 0, count, keys);
   const f32* from = short_vector(o, n, query_head, kv_head, vector);
   HeadLook look = {};
   if (brings) look = look_at_head(e, from, d);
-  // Zeros where they are not loaded: undefined, NVRTC gives them two sets of registers, and spills.
   KvPart<Kv, 4> values[kShortValues] = {};
   load_values(head, warp, warps, 4 * lane_index() < d ? 4 * lane_index() : 0, count, values);
   LanePairs pairs = {};
