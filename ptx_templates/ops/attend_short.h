@@ -248,8 +248,8 @@ LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const
     for (int t = 0; t < kAttendPairs; ++t)
       if (pair_turns(n, t)) frequencies[t] = pair_frequency(o.frequencies, t);
   }
-  // Zeros for rows that are not loaded: undefined, NVRTC gives them two sets of registers, and ptxas
-  // spills.
+  // Zeros for rows that are not loaded: undefined, NVRTC gives them two sets of registers, and
+  // ptxas spills.
   ShortKeys<Kv> keys[kShortPasses] = {};
   load_keys(head, thread_index() / 4, warps * 8, short_passes(Kv::bytes, warps), 0, count, keys);
   const f32* from = short_vector(o, n, query_head, kv_head, vector);
