@@ -240,8 +240,7 @@ LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const
                           first,
                           max_int(position - 1, 0)};
   // In the order in which they are wanted: what is asked for first is there first.
-  const int vector = warps - 1 - warp;
-  const bool brings = vector < kShortVectors, turns = vector < kShortVectors - 1;
+  const bool brings = warp < kShortVectors, turns = warp < kShortVectors - 1;
   Frequency frequencies[kAttendPairs] = {};
   if (turns) {
     LATHE_UNROLL(4)
@@ -252,7 +251,7 @@ LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const
   // ptxas spills.
   ShortKeys<Kv> keys[kShortPasses] = {};
   load_keys(head, thread_index() / 4, warps * 8, short_passes(Kv::bytes, warps), 0, count, keys);
-  const f32* from = short_vector(o, n, query_head, kv_head, vector);
+  const f32* from = short_vector(o, n, query_head, kv_head, warp);
   HeadLook look = {};
   if (brings) look = look_at_head(e, from, d);
   KvPart<Kv, 4> values[kShortValues] = {};
@@ -261,11 +260,11 @@ LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const
   f32 weights[2 * kAttendPairs] = {};
   if (turns) {
     pairs = lane_pairs(n, position, [&](int t) { return frequencies[t]; });
-    lane_weights(vector == 0 ? query_norm(n, o) : key_norm(n, o), n, weights);
+    lane_weights(warp == 0 ? query_norm(n, o) : key_norm(n, o), n, weights);
   }
   if (brings) await_head(e, from, d, look);
   block_barrier();
-  place_vectors<Kv>(e, o, n, query_head, kv_head, vector, warps, look, pairs, weights,
+  place_vectors<Kv>(e, o, n, query_head, kv_head, warp, warps, look, pairs, weights,
                     {query, m.stride, reinterpret_cast<f32*>(shared + m.fresh), new_key});
   block_barrier();
 
@@ -321,11 +320,11 @@ LATHE_DEVICE void attend_short(const Exchange& e, const AttendOperands& o, const
       value += partial[w * d + i];
       sum += sums[w];
     }
-    send(e, o.y + query_head * d + i, divide(value, sum));
+    send(e, o.y + query_head * d + i, value * reciprocal(sum));
   }
   if (of_group > 0) return;
   LATHE_UNROLL(1)
-  for (int i = vector; i < kShortVectors; i += warps)
+  for (int i = warp; i < kShortVectors; i += warps)
     if (i > 0)
       store_row<Kv>(new_key + (i - 1) * kv_row_bytes(Kv::bytes, d),
                     (i == 1 ? o.k_cache : o.v_cache) + position * head.stride, kv_head, n.kv_heads,

@@ -103,7 +103,7 @@ LATHE_DEVICE HeadLook look_at_head(const Exchange& e, const f32* from, int head_
 // Looks until they are there.
 LATHE_DEVICE void await_head(const Exchange& e, const f32* from, int head_dim, HeadLook& head) {
   if (!e.polled) return;
-  each_four(head_dim, [&](int t, int i) { await(e, from + i, head.seen[t], [](int) {}); });
+  each_four(head_dim, [&](int t, int i) { await(e, from + i, head.seen[t]); });
 }
 // Brings them to shared memory and returns the sum of the lane's squares; a warp calls.
 LATHE_DEVICE f32 put_head(const HeadLook& head, f32* to, int head_dim) {

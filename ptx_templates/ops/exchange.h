@@ -44,19 +44,16 @@ LATHE_DEVICE u32x4 look(const Exchange& e, const f32* p) {
   return e.polled ? load_relaxed(at) : *at;
 }
 // Looks at the four values again and again until they are there. False when the wait was given up.
-// `meanwhile` is called with the number of the look that is under way.
-template <class Meanwhile>
-LATHE_DEVICE bool await(const Exchange& e, const f32* p, u32x4& seen, Meanwhile meanwhile) {
+LATHE_DEVICE bool await(const Exchange& e, const f32* p, u32x4& seen) {
   LATHE_UNROLL(1)
   for (int polls = 0; not_arrived(seen, e.tag); ++polls) {
     if (give_up(e, polls)) return false;
     seen = load_relaxed(reinterpret_cast<const u32x4*>(p));
-    meanwhile(polls);
   }
   return true;
 }
 LATHE_DEVICE f32x4 receive(const Exchange& e, const f32* p, u32x4 seen) {
-  if (e.polled) await(e, p, seen, [](int) {});
+  if (e.polled) await(e, p, seen);
   return without_tags(seen);
 }
 // The same for one value.

@@ -50,6 +50,11 @@ LATHE_DEVICE f32 reciprocal(f32 x) {
 LATHE_DEVICE f32 sigmoid(f32 x) {
   return divide(1.0f, 1.0f + exponential(-x));
 }
+// The same for whoever is waited for, without a division: below -87 as there, for e^87, and what
+// reciprocal() makes of it, are still numbers. Of NaN it is a number too: multiply by x.
+LATHE_DEVICE f32 short_sigmoid(f32 x) {
+  return reciprocal(1.0f + exponential(x > -87.0f ? -x : 87.0f));
+}
 
 LATHE_DEVICE f32 silu(f32 x) {
   return x * sigmoid(x);

@@ -168,7 +168,8 @@ LATHE_DEVICE void matvec(Phase& phase, const MatvecShape& s, const MatvecOperand
     batch = s.batch;
     floats = s.sums;
     row_places = sum_places(s.columns, phase.warps, kTogether);
-    if (phase.stream.warp < most) added = added_to_row(phase, s, o, phase.stream.warp);
+    const int place = first_finished(phase);
+    if (place < most) added = added_to_row(phase, s, o, place);
   });
   const int last = gated ? 2 * most : most, share = counts[0] + counts[1] + counts[2];
   const bool at_once = batch >= last;

@@ -44,15 +44,16 @@ struct RecordRing {
   const StepRecord* steps;  // of this block, in device memory
   StepRecord* slots;
   u64* barriers;
-  int count;  // steps of a token
-  int ahead;  // the step to be copied next
+  int count;    // steps of a token
+  int ahead;    // the step to be copied next
+  bool copies;  // this warp does
 };
 enum : int { kRecordsAhead = kRecordSlots - 4 };
 
 // Starts the copy for step `number` of the launch. All threads call.
 LATHE_DEVICE void copy_record(RecordRing& r, int number) {
   const int slot = number % kRecordSlots;
-  if (thread_index() == 0)
+  if (r.copies && elected())
     bulk_copy(r.slots + slot, r.steps + r.ahead, kRecordWords * 8, r.barriers + slot);
   if (++r.ahead == r.count) r.ahead = 0;
 }
@@ -146,9 +147,13 @@ LATHE_DEVICE void run_persistent(const PersistentOperands& o, const PersistentSh
     token.token = o.control->token;
     token.position = o.control->position;
   }
-  RecordRing records = {o.steps + phase.block * shape.steps,
-                        reinterpret_cast<StepRecord*>(shared + m.records),
-                        reinterpret_cast<u64*>(shared + m.record_barriers), shape.steps, 0};
+  RecordRing records;
+  records.steps = o.steps + phase.block * shape.steps;
+  records.slots = reinterpret_cast<StepRecord*>(shared + m.records);
+  records.barriers = reinterpret_cast<u64*>(shared + m.record_barriers);
+  records.count = shape.steps;
+  records.ahead = 0;
+  records.copies = uniform(warp_index()) == 0;
   if (thread_index() == 0) {
     LATHE_UNROLL(1)
     for (int i = 0; i < kRecordSlots; ++i) copy_barrier_init(records.barriers + i);

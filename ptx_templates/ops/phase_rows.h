@@ -12,15 +12,15 @@ struct SumPlaces {
   int row_places;
 };
 
-// The sum over warps of row `row` of row place `place`: two neighbouring lanes share the work, and
-// both have the result.
-LATHE_DEVICE f32 gather_sum(const f32* sums, int place, int row, int count) {
+// The sum over `count` of `warps` warps of row `row` of row place `place`: two neighbouring lanes
+// share the work, and both have the result.
+LATHE_DEVICE f32 gather_sum(const f32* sums, int place, int row, int count, int warps) {
   const int part = lane_index() % 2;
   const f32* from = sums + (place * count + part) * 16 + row;
   f32 sum = 0;
   LATHE_UNROLL(8)
   for (int i = 0; i < kPhaseWarps / 2; ++i)
-    if (part + 2 * i < count) sum += from[32 * i];
+    if (2 * i < warps && part + 2 * i < count) sum += from[32 * i];
   return sum + shuffle_xor(sum, 1);
 }
 
@@ -50,12 +50,18 @@ LATHE_DEVICE int output_place(const MatvecShape& s, const MatvecOperands& o, int
 
 // silu(v) or gelu_tanh(v) (ops/math.h), with one copy of what they share.
 LATHE_DEVICE f32 activated(f32 v, int activation) {
-  return v * sigmoid(activation == kSilu ? v : gelu_argument(v));
+  return v * short_sigmoid(activation == kSilu ? v : gelu_argument(v));
 }
 
 // What a batch of partial sums is. With kGateAndUp the first half are gates, the other half the ups
 // of the same rows; with kGateOnly a lane keeps the gates that it will itself want with kUpOnly.
 enum : int { kRows, kGateAndUp, kGateOnly, kUpOnly };
+
+// The first row tile that the warp finishes, of the block's: the last warps begin, for they have
+// the fewest tile columns, or none, and whoever finishes rows is late for the next phase.
+LATHE_DEVICE int first_finished(const Phase& phase) {
+  return phase.warps - 1 - phase.stream.warp;
+}
 
 // What is added to a lane's row, on its way.
 struct AddedToRow {
@@ -84,7 +90,7 @@ LATHE_DEVICE void finish_rows(Phase& phase, const MatvecShape& s, const MatvecOp
                               const SumPlaces& of, int first, int count, int part, AddedToRow added,
                               bool known) {
   const int row = lane_index() / 2;
-  int place = phase.stream.warp;
+  int place = first_finished(phase);
   // Read before the barrier: whatever is read after it, the rows wait for.
   const int kind = s.kind, activation = s.activation;
   const bool normed = o.norm != nullptr;
@@ -97,11 +103,12 @@ LATHE_DEVICE void finish_rows(Phase& phase, const MatvecShape& s, const MatvecOp
   LATHE_UNROLL(1)
   for (;; known = false) {
     if (!known) added = added_to_row(phase, s, o, first + place);
-    f32 value = gather_sum(of.sums, place, row, of.row_places) * factor;
+    f32 value = gather_sum(of.sums, place, row, of.row_places, phase.warps) * factor;
     if (part != kRows) {
       f32* kept = gate_values(phase) + (first + place) * 16 + row;
       f32 gate = value, up = value;
-      if (part == kGateAndUp) up = gather_sum(of.sums, place + count, row, of.row_places) * factor;
+      if (part == kGateAndUp)
+        up = gather_sum(of.sums, place + count, row, of.row_places, phase.warps) * factor;
       if (part == kUpOnly) gate = *kept;
       if (part == kGateOnly && added.mine) *kept = value;
       if (part != kGateOnly) value = activated(gate, activation) * up;

@@ -25,8 +25,8 @@ struct ColumnPlace {
   int at;
   bool there;
 };
-LATHE_DEVICE ColumnPlace column_place(int k, int subs, int column) {
-  const int lane = lane_index(), g = lane / 4;
+LATHE_DEVICE ColumnPlace column_place(int k, int subs, int column, int lane) {
+  const int g = lane / 4;
   const int first = column * subs * 32 + 4 * (lane % 4), at = first + g * 32;
   const bool there = g < subs && at < k;
   return {there ? at : first, there};
@@ -36,48 +36,36 @@ LATHE_DEVICE ColumnLook look_at_column(const Exchange& e, const f32* at) {
   return {{look(e, at), look(e, at + 16)}};
 }
 
-// What is not there yet is asked for again and again by one lane of the warp only, the first that
-// misses something: all of them together would take a good part of the L2 cache's bandwidth from
-// the weights of the blocks that are late.
+// Each lane asks again for what it misses, and for no more: that is the L2 cache's bandwidth, which
+// the weights of the blocks that are late want. One lane that asked for its warp would leave the
+// others to be asked for when it has what it misses, a way to the cache and back later.
 template <int kTogether>
-LATHE_DEVICE ColumnValues receive_column(const Phase& phase, const f32* at,
-                                         ColumnLook look_before) {
+LATHE_DEVICE ColumnValues receive_column(const Phase& phase, const f32* at, ColumnLook column) {
   const Exchange& e = phase.exchange;
-  u32x4(&seen)[2] = look_before.seen;
+  u32x4(&seen)[2] = column.seen;
   if (e.polled) {
     LATHE_UNROLL(1)
-    for (;;) {
-      const u32 late = not_arrived(seen[1], e.tag), missing = not_arrived(seen[0], e.tag) | late;
-      const u32 lanes = ballot(missing != 0);
-      if (lanes == 0) break;
-      bool given_up = false;
-      if (missing && (lanes & ((1u << lane_index()) - 1)) == 0) {
-        const f32* wanted = at + (late ? 16 : 0);
-        u32x4 there = look(e, wanted);
-        given_up = !await(e, wanted, there, [&](int looks) {
-          if constexpr (kTogether > 1)
-            if (looks % 2 == 0) prefetch_copy<kTogether>(phase.stream, phase.slots, phase.warps);
-        });
-      }
-      if constexpr (kTogether > 1) warp_barrier();  // the next lane sees what this one asked for
+    for (int polls = 0;; ++polls) {
+      const u32 first = not_arrived(seen[0], e.tag), second = not_arrived(seen[1], e.tag);
+      if (ballot((first | second) != 0) == 0) break;
       // All lanes leave together.
-      if (ballot(given_up) != 0) break;
-      if (missing) look_before = look_at_column(e, at);
+      if (ballot(give_up(e, polls)) != 0) break;
+      if (first) seen[0] = look(e, at);
+      if (second) seen[1] = look(e, at + 16);
+      if constexpr (kTogether > 1)
+        if (polls % 2 == 0 && elected())
+          prefetch_copy<kTogether>(phase.stream, phase.slots, phase.warps);
     }
   }
   const f32x4 a = without_tags(seen[0]), b = without_tags(seen[1]);
   return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
 }
 
-// Values that no one is writing, such as a norm's weights; 1 without them.
+// Values that no one is writing: a norm's weights.
 LATHE_DEVICE ColumnValues load_column(const f32* from, int at) {
-  ColumnValues out = {{1, 1, 1, 1, 1, 1, 1, 1}};
-  if (from) {
-    const u32x4 a = stream_u32x4(from + at), b = stream_u32x4(from + at + 16);
-    out = {{as_f32(a.x), as_f32(a.y), as_f32(a.z), as_f32(a.w), as_f32(b.x), as_f32(b.y),
-            as_f32(b.z), as_f32(b.w)}};
-  }
-  return out;
+  const u32x4 a = stream_u32x4(from + at), b = stream_u32x4(from + at + 16);
+  return {{as_f32(a.x), as_f32(a.y), as_f32(a.z), as_f32(a.w), as_f32(b.x), as_f32(b.y),
+           as_f32(b.z), as_f32(b.w)}};
 }
 
 LATHE_DEVICE f32 sum_of_squares(const ColumnValues& x) {
@@ -126,7 +114,7 @@ LATHE_DEVICE f32 joining_factor(Phase& phase, const MatvecShape& s, const Matvec
   LATHE_UNROLL(1)
   for (int j = 0; j < own.count; ++j) {
     const ColumnPlace place =
-        column_place(s.k, subs, own.column + j * column_step<kTogether>(phase));
+        column_place(s.k, subs, own.column + j * column_step<kTogether>(phase), lane_index());
     const f32* from = o.from + place.at;
     const ColumnValues x = receive_column<kTogether>(phase, from, look_at_column(e, from));
     if (place.there) squares += sum_of_squares(x);
@@ -137,8 +125,9 @@ LATHE_DEVICE f32 joining_factor(Phase& phase, const MatvecShape& s, const Matvec
 }
 
 // Fills the warp's places of phase.columns with the activations of its columns, times the norm's
-// weights if there are any. Returns the lane's share of the vector's sum of squares. `meanwhile`
-// is called while the vector is on its way: after the first look at it, or kEarly before.
+// weights if there are any; then it returns the lane's share of the vector's sum of squares.
+// `meanwhile` is called while the vector is on its way: after the first look at it, or kEarly
+// before.
 template <int kSubs, int kTogether, bool kEarly, class Meanwhile>
 LATHE_DEVICE f32 load_vector(Phase& phase, const MatvecShape& s, const MatvecOperands& o,
                              u32 features, const OwnTiles& own, Meanwhile meanwhile) {
@@ -150,12 +139,14 @@ LATHE_DEVICE f32 load_vector(Phase& phase, const MatvecShape& s, const MatvecOpe
   if constexpr (kEarly) meanwhile();
   if (joins) factor = joining_factor<kTogether>(phase, s, o, own, subs);
   int column = own.column;
-  ColumnPlace place = column_place(k, subs, column);
+  // Kept: it takes longer to ask for than a column can wait.
+  const int lane = static_cast<int>(pinned(static_cast<u32>(lane_index())));
+  ColumnPlace place = column_place(k, subs, column, lane);
   ColumnLook seen = {};
-  ColumnValues weights = {};
+  ColumnValues weights = {{1, 1, 1, 1, 1, 1, 1, 1}};
   if (own.count > 0) {
     seen = look_at_column(e, from + place.at);
-    weights = load_column(norm, place.at);
+    if (norm) weights = load_column(norm, place.at);
   }
   if constexpr (!kEarly) meanwhile();
   if (own.count > 0) {
@@ -167,17 +158,17 @@ LATHE_DEVICE f32 load_vector(Phase& phase, const MatvecShape& s, const MatvecOpe
         join_stream<kTogether>(phase, o, place,
                                own.group == 0 && column % phase.blocks == phase.block, factor, x);
       const bool there = place.there;
-      if (there) squares += sum_of_squares(x);
+      if (norm) squares += there ? sum_of_squares(x) : 0.0f;
       LATHE_UNROLL(8)
       for (int i = 0; i < 8; ++i) x.v[i] = x.v[i] * weights.v[i];
       // The next column is on its way while this one is rounded.
       if (--left > 0) {
         column += column_step<kTogether>(phase);
-        place = column_place(k, subs, column);
+        place = column_place(k, subs, column, lane);
         seen = look_at_column(e, from + place.at);
-        weights = load_column(norm, place.at);
+        if (norm) weights = load_column(norm, place.at);
       }
-      store_activation(to, there, x.v);
+      store_activation(to, lane, there, x.v);
       if (left == 0) break;
       to += column_step<kTogether>(phase) * kColumnBytes;
     }

@@ -40,15 +40,13 @@ static_assert(kLotsWaiting >= 3 && (kLotsWaiting & (kLotsWaiting - 1)) == 0,
               "a phase whose lots do not all wait would wait for a tile that nobody asks for");
 
 // Where a warp's stream is. In shared memory, for registers are for the products, and the elected
-// lane's; `ahead` and what follows is that of the lane that polls. Whenever one has changed what
-// the other reads, a barrier of the warp or the block comes first.
+// lane's.
 struct alignas(16) StreamSteps {
   StreamLot lot, waiting[kLotsWaiting];  // those after `lot`, a ring
-  const StreamEntry* entries;
-  i32 entry_count, entry;  // the one to be opened next
-  i32 passes;              // tokens still to be streamed, that of `entry` included
-  i32 owed;                // slots that were read when there was nothing to refill them with
-  u32 opened, taken;       // lots that were put into `waiting`, and taken out of it
+  i32 entry_count, entry;                // the one to be opened next
+  i32 passes;                            // tokens still to be streamed, that of `entry` included
+  i32 owed;           // slots that were read when there was nothing to refill them with
+  u32 opened, taken;  // lots that were put into `waiting`, and taken out of it
   // What the L2 cache is asked for next: the lot; `taken` when that had been, and copies before it.
   StreamLot ahead;
   u32 ahead_taken, ahead_copies;
@@ -60,6 +58,7 @@ struct WeightStream {
   u64* barriers;
   u32* offsets;  // from the beginning of each slot to its tile
   StreamSteps* steps;
+  const StreamEntry* entries;  // not among the steps: so it is known to be in shared memory
   int warp, slot;
   u32 parity;
   u32 read;  // copies read so far, with two tiles at once
@@ -74,7 +73,8 @@ LATHE_DEVICE int last_copy(int count, int warps) {
 
 // Opens lots until as many wait as may, or there are no more. One lane calls.
 template <int kTogether>
-LATHE_DEVICE void open_lots(StreamSteps& steps, int warp, int warps) {
+LATHE_DEVICE void open_lots(const WeightStream& s, int warps) {
+  StreamSteps& steps = *s.steps;
   const u32 most = steps.taken + kLotsWaiting;
   u32 opened = steps.opened;
   int entry = steps.entry, passes = steps.passes;
@@ -85,8 +85,8 @@ LATHE_DEVICE void open_lots(StreamSteps& steps, int warp, int warps) {
       --passes;
       continue;
     }
-    const StreamEntry e = steps.entries[entry++];
-    const OwnTiles own = own_tiles<kTogether>(warp, warps, e.columns, e.inverse);
+    const StreamEntry e = s.entries[entry++];
+    const OwnTiles own = own_tiles<kTogether>(s.warp, warps, e.columns, e.inverse);
     if (own.count == 0 || own.group >= e.rows) continue;
     const u32 bytes = e.tile_units * 16u;
     const int first = own.group * e.columns + own.column,
@@ -190,7 +190,7 @@ LATHE_DEVICE void look_ahead(const WeightStream& s, int slots, int slot_bytes, i
     StreamSteps& steps = *s.steps;
     LATHE_UNROLL(1)
     for (;;) {
-      open_lots<kTogether>(steps, s.warp, warps);
+      open_lots<kTogether>(s, warps);
       const int owed = steps.owed;
       if (owed == 0) break;
       const int slot = s.slot - owed;
@@ -214,11 +214,12 @@ LATHE_DEVICE void open_stream(WeightStream& s, u8* shared, const StreamEntry* en
   s.steps = reinterpret_cast<StreamSteps*>(steps) + s.warp;
   s.barriers = barriers + s.warp * slots;
   s.offsets = reinterpret_cast<u32*>(barriers + warps * slots) + s.warp * slots;
+  s.entries = entries;
   s.slot = 0;
   s.parity = 0;
   s.read = 0;
   if (elected()) {
-    *s.steps = {{}, {}, entries, entry_count, 0, passes, slots, 0, 0, {}, 0, 0};
+    *s.steps = {{}, {}, entry_count, 0, passes, slots, 0, 0, {}, 0, 0};
     LATHE_UNROLL(1)
     for (int i = 0; i < slots; ++i) copy_barrier_init(s.barriers + i);
     copy_barriers_ready();
