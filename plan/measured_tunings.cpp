@@ -16,10 +16,13 @@
 namespace lathe {
 namespace {
 
-// What bench_tune printed. A class without a row decodes fastest by the rules, or was not measured.
+// What bench_tune printed, or bench_decode of two tunings in one run. A class without a row decodes
+// fastest by the rules, or was not measured.
 constexpr std::string_view kMeasured =
+    "90 132 llama 576 1536 q4_1 blocks=96 2287.1 2161.5\n"
     "90 132 llama 3072 8192 q4_k matvec.paired=1 1098.2 996.84\n"
     "90 132 llama 4096 14336 q4_k matvec.paired=1 674.05 662.68\n"
+    "90 132 llama 8192 28672 q4_k matvec.paired=1 89.72 87.76\n"
     "90 132 qwen3 1024 3072 q8_0 blocks=99 1989.9 1944.5\n"
     "90 132 qwen3 4096 12288 q4_k matvec.paired=1 621.33 611.99\n";
 
