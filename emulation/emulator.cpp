@@ -24,6 +24,8 @@ enum class State : std::uint8_t { ready, exchange, warp, block, done };
 
 // For each thread of a block: so many turns in which it only waited for a copy are a deadlock.
 constexpr int kIdleTurns = 1000;
+// A warp that looks for something in memory may ask all its lanes so many times in each turn.
+constexpr int kExchangesOfAWait = 2;
 
 constexpr int kTurnsOfOneSlowBlock = 2000;
 
@@ -35,7 +37,8 @@ struct Thread : DeviceThread {
   Block* block;
   Warp* warp = nullptr;
   State state = State::ready;
-  int exchanges = 0;  // how many this thread has begun
+  int exchanges = 0;    // how many this thread has begun
+  int since_pause = 0;  // those since it last waited for memory
   Fiber fiber;
 };
 
@@ -153,7 +156,7 @@ Thread::Thread(Block& owner, int index)
 // Waits unless this thread is the last to come; the last one lets the others go.
 void wait_in_warp(Thread& thread, State state, int Warp::*arrived) {
   Warp& warp = *thread.warp;
-  *thread.block->idle = 0;
+  if (state != State::exchange || ++thread.since_pause > kExchangesOfAWait) *thread.block->idle = 0;
   if (++(warp.*arrived) == 32) {
     warp.*arrived = 0;
     warp.release(state);
@@ -206,6 +209,7 @@ const unsigned (*gather(const unsigned* mine, int count))[8] {
 
 void pause_for_memory() {
   Thread& thread = running();
+  thread.since_pause = 0;
   ++*thread.block->idle;
   thread.fiber.pause();
 }

@@ -114,6 +114,35 @@ TEST(Emulator, NamesTheKernelThatWaitsForACopyNobodyStarts) {
       << result.error().message;
 }
 
+TEST(Emulator, NamesTheKernelWhoseLanesWaitTogetherForAValueNobodySends) {
+  dev::u32 value = 0;
+  const auto body = [&] {
+    for (;;) {
+      const bool missing = dev::load_relaxed(&value) == 0;
+      if (dev::ballot(missing) == 0) break;
+      dev::poll_pause();
+      if (dev::ballot(false) != 0) break;
+    }
+  };
+  const auto result = launch("no_value", kOneBlock, body, 5);
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message.find("no_value"), std::string::npos);
+}
+
+TEST(Emulator, ShufflesOfOthersAreNoReasonToGiveUpAWait) {
+  dev::u32 value = 0;
+  const auto body = [&] {
+    if (dev::warp_index() > 0) {
+      while (dev::load_relaxed(&value) == 0) dev::poll_pause();
+      return;
+    }
+    for (int i = 0; i < 5000; ++i) dev::shuffle_xor(1u, 1);
+    dev::store_relaxed(&value, 1u);
+  };
+  const auto result = launch("slow_value", kOneBlock, body, 5);
+  ASSERT_TRUE(result) << result.error().text();
+}
+
 TEST(Emulator, SumsOverAWarp) {
   std::vector<float> sums(128);
   const auto body = [&] {
