@@ -48,8 +48,10 @@ TEST(MeasuredTunings, TheLibrarysOwnCanBeRead) {
   const auto brought = measured_tunings();
   ASSERT_TRUE(brought) << brought.error().text();
   for (const auto& [of, words] :
-       {std::pair(TuningClass{90, 132, "llama", 3072, 8192, Format::q4_k}, "matvec.paired=1"),
+       {std::pair(TuningClass{90, 132, "llama", 576, 1536, Format::q4_1}, "blocks=96"),
+        std::pair(TuningClass{90, 132, "llama", 3072, 8192, Format::q4_k}, "matvec.paired=1"),
         std::pair(TuningClass{90, 132, "llama", 4096, 14336, Format::q4_k}, "matvec.paired=1"),
+        std::pair(TuningClass{90, 132, "llama", 8192, 28672, Format::q4_k}, "matvec.paired=1"),
         std::pair(TuningClass{90, 132, "qwen3", 1024, 3072, Format::q8_0}, "blocks=99"),
         std::pair(TuningClass{90, 132, "qwen3", 4096, 12288, Format::q4_k}, "matvec.paired=1")}) {
     const MeasuredTuning* row = find_tuning(*brought, of);
