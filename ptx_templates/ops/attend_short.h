@@ -171,7 +171,7 @@ LATHE_DEVICE void add_value(const KvPart<Kv, 4>& part, int scale, f32 weight, f3
 }
 
 // What attention wants of the new token: the query (0), the new key and the new value, a warp each.
-// They are the last warps: the first ones may still be busy with rows of the phase before.
+// They are the first warps: the last ones may still be busy with rows of the phase before.
 enum : int { kShortVectors = 3 };
 LATHE_DEVICE const f32* short_vector(const AttendOperands& o, const AttendNumbers& n,
                                      int query_head, int kv_head, int i) {

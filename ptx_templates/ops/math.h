@@ -39,7 +39,8 @@ LATHE_DEVICE f32 reciprocal_root(f32 x) {
   return y;
 }
 
-// 1 / x to about 1 ulp for normal x between 2^-125 and 2^125, without branches, in the same way.
+// 1 / x to about 1 ulp for normal x between 2^-125.9 and 2^125.9, without branches, in the same
+// way.
 LATHE_DEVICE f32 reciprocal(f32 x) {
   f32 y = as_f32(0x7ef311c7u - as_u32(x));
   LATHE_UNROLL(3)
@@ -50,8 +51,9 @@ LATHE_DEVICE f32 reciprocal(f32 x) {
 LATHE_DEVICE f32 sigmoid(f32 x) {
   return divide(1.0f, 1.0f + exponential(-x));
 }
-// The same for whoever is waited for, without a division: below -87 as there, for e^87, and what
-// reciprocal() makes of it, are still numbers. Of NaN it is a number too: multiply by x.
+// The same for whoever is waited for, without a division. Below -87 it stays what it is there,
+// where sigmoid() goes on to 0: of a greater sum reciprocal() would make no normal number. A NaN is
+// taken for such an x: multiply by x.
 LATHE_DEVICE f32 short_sigmoid(f32 x) {
   return reciprocal(1.0f + exponential(x > -87.0f ? -x : 87.0f));
 }

@@ -12,8 +12,9 @@ struct SumPlaces {
   int row_places;
 };
 
-// The sum over `count` of `warps` warps of row `row` of row place `place`: two neighbouring lanes
-// share the work, and both have the result.
+// Row `row` of row place `place`, summed over the `count` warps that have a part of it; `warps`, a
+// constant and no less, bounds the loop. Two neighbouring lanes share the work, and both have the
+// result.
 LATHE_DEVICE f32 gather_sum(const f32* sums, int place, int row, int count, int warps) {
   const int part = lane_index() % 2;
   const f32* from = sums + (place * count + part) * 16 + row;
@@ -48,7 +49,7 @@ LATHE_DEVICE int output_place(const MatvecShape& s, const MatvecOperands& o, int
   return at < rows ? before + at : -1;
 }
 
-// silu(v) or gelu_tanh(v) (ops/math.h), with one copy of what they share.
+// silu(v) or gelu_tanh(v) (ops/math.h) but for the last bits, with one copy of what they share.
 LATHE_DEVICE f32 activated(f32 v, int activation) {
   return v * short_sigmoid(activation == kSilu ? v : gelu_argument(v));
 }
@@ -57,8 +58,9 @@ LATHE_DEVICE f32 activated(f32 v, int activation) {
 // of the same rows; with kGateOnly a lane keeps the gates that it will itself want with kUpOnly.
 enum : int { kRows, kGateAndUp, kGateOnly, kUpOnly };
 
-// The first row tile that the warp finishes, of the block's: the last warps begin, for they have
-// the fewest tile columns, or none, and whoever finishes rows is late for the next phase.
+// The first row tile that the warp finishes, of the block's. The last warps begin: where some have
+// fewer tile columns than others, or none, it is they, mostly, and whoever finishes rows is late
+// for the next phase.
 LATHE_DEVICE int first_finished(const Phase& phase) {
   return phase.warps - 1 - phase.stream.warp;
 }

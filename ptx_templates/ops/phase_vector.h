@@ -37,8 +37,8 @@ LATHE_DEVICE ColumnLook look_at_column(const Exchange& e, const f32* at) {
 }
 
 // Each lane asks again for what it misses, and for no more: that is the L2 cache's bandwidth, which
-// the weights of the blocks that are late want. One lane that asked for its warp would leave the
-// others to be asked for when it has what it misses, a way to the cache and back later.
+// the weights of the blocks that are late want. If one lane asked for its warp, what the others
+// miss would be asked for a way to the cache and back later.
 template <int kTogether>
 LATHE_DEVICE ColumnValues receive_column(const Phase& phase, const f32* at, ColumnLook column) {
   const Exchange& e = phase.exchange;
@@ -125,8 +125,8 @@ LATHE_DEVICE f32 joining_factor(Phase& phase, const MatvecShape& s, const Matvec
 }
 
 // Fills the warp's places of phase.columns with the activations of its columns, times the norm's
-// weights if there are any; then it returns the lane's share of the vector's sum of squares.
-// `meanwhile` is called while the vector is on its way: after the first look at it, or kEarly
+// weights if there are any. Returns the lane's share of the vector's sum of squares, or 0 without a
+// norm. `meanwhile` is called while the vector is on its way: after the first look at it, or kEarly
 // before.
 template <int kSubs, int kTogether, bool kEarly, class Meanwhile>
 LATHE_DEVICE f32 load_vector(Phase& phase, const MatvecShape& s, const MatvecOperands& o,

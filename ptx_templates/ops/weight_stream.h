@@ -39,8 +39,8 @@ struct alignas(16) StreamLot {
 static_assert(kLotsWaiting >= 3 && (kLotsWaiting & (kLotsWaiting - 1)) == 0,
               "a phase whose lots do not all wait would wait for a tile that nobody asks for");
 
-// Where a warp's stream is. In shared memory, for registers are for the products, and the elected
-// lane's.
+// Where a warp's stream is. In shared memory, because the products want the registers; only the
+// elected lane touches it.
 struct alignas(16) StreamSteps {
   StreamLot lot, waiting[kLotsWaiting];  // those after `lot`, a ring
   i32 entry_count, entry;                // the one to be opened next
