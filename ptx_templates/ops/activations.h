@@ -49,8 +49,6 @@ LATHE_DEVICE void store_activation(u8* column, int lane, bool there, const f32 (
   for (int i = 0; i < 8; ++i) q[i] = as_u32(fma(v[i], inverse, magic));
   const u32 high0 = gather_bytes(q, 0x0051u), low0 = gather_bytes(q, 0x0040u) ^ 0x80808080u;
   const u32 high1 = gather_bytes(q + 4, 0x0051u), low1 = gather_bytes(q + 4, 0x0040u) ^ 0x80808080u;
-  // Lanes of even g keep the upper limbs of their sub-block and want those of the next, lanes of
-  // odd g keep the lower limbs and want those of the one before.
   const int g = lane / 4, t = lane % 4;
   const bool odd = g & 1;
   // Of the sub-block's halves, the sum of the first goes to lanes of even t, of the second to
@@ -59,6 +57,8 @@ LATHE_DEVICE void store_activation(u8* column, int lane, bool there, const f32 (
   u32 half = (t & 1 ? second : first) + shuffle_xor(t & 1 ? first : second, 1);
   half += shuffle_xor(half, 2);
   const i32 sum = static_cast<i32>(half + shuffle_xor(half, 1));
+  // Lanes of even g keep the upper limbs of their sub-block and want those of the next, lanes of
+  // odd g keep the lower limbs and want those of the one before.
   const u32 got0 = shuffle_xor(odd ? high0 : low0, 4), got1 = shuffle_xor(odd ? high1 : low1, 4);
   *reinterpret_cast<u32x4*>(column + lane * 16) = {odd ? got0 : high0, odd ? got1 : high1,
                                                    odd ? low0 : got0, odd ? low1 : got1};

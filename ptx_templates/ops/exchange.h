@@ -43,14 +43,11 @@ LATHE_DEVICE u32x4 look(const Exchange& e, const f32* p) {
   const u32x4* at = reinterpret_cast<const u32x4*>(p);
   return e.polled ? load_relaxed(at) : *at;
 }
-// Looks at the four values again and again until they are there. False when the wait was given up.
-LATHE_DEVICE bool await(const Exchange& e, const f32* p, u32x4& seen) {
+// Looks at the four values again and again until they are there, or the wait is given up.
+LATHE_DEVICE void await(const Exchange& e, const f32* p, u32x4& seen) {
   LATHE_UNROLL(1)
-  for (int polls = 0; not_arrived(seen, e.tag); ++polls) {
-    if (give_up(e, polls)) return false;
+  for (int polls = 0; not_arrived(seen, e.tag) && !give_up(e, polls); ++polls)
     seen = load_relaxed(reinterpret_cast<const u32x4*>(p));
-  }
-  return true;
 }
 LATHE_DEVICE f32x4 receive(const Exchange& e, const f32* p, u32x4 seen) {
   if (e.polled) await(e, p, seen);

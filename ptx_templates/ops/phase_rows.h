@@ -20,8 +20,8 @@ LATHE_DEVICE f32 gather_sum(const f32* sums, int place, int row, int count, int 
   const f32* from = sums + (place * count + part) * 16 + row;
   f32 sum = 0;
   LATHE_UNROLL(8)
-  for (int i = 0; i < kPhaseWarps / 2; ++i)
-    if (2 * i < warps && part + 2 * i < count) sum += from[32 * i];
+  for (int i = 0; i < warps / 2; ++i)
+    if (part + 2 * i < count) sum += from[32 * i];
   return sum + shuffle_xor(sum, 1);
 }
 
