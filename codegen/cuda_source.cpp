@@ -45,13 +45,14 @@ Result<std::string> cuda_source(const KernelKey& key) {
     parameters += (parameters.empty() ? "" : ", ") + parameter_text(key, param);
   for (const OpArgument& argument : call.arguments)
     arguments += (arguments.empty() ? "" : ", ") + argument_text(argument, params);
-  // Without the 1 (blocks per multiprocessor, at least) ptxas aims at an occupancy of its own and
-  // spills to reach it.
+  // Without a number of blocks per multiprocessor ptxas aims at an occupancy of its own and spills
+  // to reach it.
+  const Geometry launch = kernel.geometry(key);
   return fmt::format(
       "#include \"{}\"\n\n"
-      "extern \"C\" __global__ void __launch_bounds__({}, 1)\n{}({}) {{\n{}"
+      "extern \"C\" __global__ void __launch_bounds__({}, {})\n{}({}) {{\n{}"
       "  lathe::dev::{}({});\n}}\n",
-      call.header, kernel.geometry(key).threads, key.symbol(), parameters,
+      call.header, launch.threads, launch.resident, key.symbol(), parameters,
       waits_at_once(key, call)
           ? "  lathe::dev::allow_dependents();\n  lathe::dev::wait_for_predecessor();\n"
           : "",

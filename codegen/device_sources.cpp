@@ -61,6 +61,7 @@
   FILE(ops_matmul_many, "ops/matmul_many.h")           \
   FILE(ops_matmul_meet, "ops/matmul_meet.h")           \
   FILE(ops_matmul_rows, "ops/matmul_rows.h")           \
+  FILE(ops_matmul_shapes, "ops/matmul_shapes.h")       \
   FILE(ops_matvec, "ops/matvec.h")                     \
   FILE(ops_norm_tokens, "ops/norm_tokens.h")           \
   FILE(ops_persistent, "ops/persistent.h")             \

@@ -77,6 +77,7 @@ Result<std::string> llvm_ptx(const KernelKey& key, const Target& target, const L
       .arguments = arguments.data(),
       .argument_count = static_cast<int>(arguments.size()),
       .threads = static_cast<int>(kernel.geometry(key).threads),
+      .resident = static_cast<int>(kernel.geometry(key).resident),
       .compute = target.compute,
       .accelerated = target.accelerated,
       .ptx = target.ptx,

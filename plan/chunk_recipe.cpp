@@ -148,6 +148,7 @@ class ChunkRecipe {
     wanted.k = key().k;
     wanted.epsilon = key().epsilon;
     wanted.joined = key().joined;
+    wanted.batched = batch_ != nullptr;
     wanted = selector_.tuned(wanted);
     const Operand x = operands(key().k);
     std::vector<Operand> given = {f32_rows(operand("x")), *norm};

@@ -95,7 +95,7 @@ int few_stages(KernelKey key, const GpuProfile& gpu) {
 
 // With blocks: of few tokens.
 std::string matmul(KernelKey& key, const Given& given) {
-  key.warps = kFusedWarps;
+  key.warps = key.blocks == 0 ? kFusedWarps : kFewBlockWarps;
   if (key.blocks == 0) return "a block for eight row tiles and 128 tokens";
   share_few(key, given.gpu.multiprocessors);
   if (key.blocks <= given.gpu.multiprocessors) key.stages = few_stages(key, given.gpu);
@@ -116,7 +116,16 @@ std::string attend_tokens(KernelKey& key, const Given&) {
   return "255 registers a thread";
 }
 
-std::string attend_rows(KernelKey& key, const Given&) {
+std::string attend_rows(KernelKey& key, const Given& given) {
+  KernelKey by_matrix = key;
+  by_matrix.matrix = true;
+  by_matrix.warps = kMatrixRowWarps;
+  by_matrix.blocks = given.gpu.multiprocessors * kBlocksPerMultiprocessor;
+  if (check_key(by_matrix)) {
+    key = by_matrix;
+    return "by the matrix units, as many blocks as two a multiprocessor; splits as when a single "
+           "sequence decodes";
+  }
   key.warps = kAttendWarps;
   return "the fastest measured; splits as when a single sequence decodes";
 }
@@ -151,7 +160,7 @@ constexpr std::array kRules = {
     Rule{KernelType::matmul, matmul, {kBlocks, kSplits, kStages, kWarps}},
     Rule{KernelType::append_tokens, append_tokens, {kWarps}},
     Rule{KernelType::attend_tokens, attend_tokens, {kWarps}},
-    Rule{KernelType::attend_rows, attend_rows, {kWarps}},
+    Rule{KernelType::attend_rows, attend_rows, {kWarps, kBlocks}},
 };
 
 const Rule* rule_of(KernelType type) {

@@ -10,7 +10,6 @@ namespace {
 
 constexpr int kNormValuesPerWarp = 4 * 32;
 constexpr int kMaxWarps = 32;
-constexpr int kBlocksPerMultiprocessor = 2;
 constexpr int kPositionsPerSplit = 64;
 constexpr int kValuesPerVocabularySplit = 1024;
 constexpr int kMaxVocabularySplits = 128;

@@ -28,10 +28,13 @@ int attention_splits(int kv_heads, int visible_positions, int multiprocessors);
 // lie in local memory: while weights stream, a spilled value took up to 8000 clocks to come back
 // (docs/performance.md, "Nothing may wait behind the weights").
 inline constexpr int kFusedWarps = 8;
-inline constexpr int kMostFewStages = 4;  // of matmul with few tokens
-inline constexpr int kAppendWarps = 8;    // of append_tokens
-inline constexpr int kAttendWarps = 4;    // of attend_rows
-inline constexpr int kAtomWarps = 16;     // of kv_append with atoms
+inline constexpr int kBlocksPerMultiprocessor = 2;
+inline constexpr int kFewBlockWarps = 9;   // of matmul with few tokens
+inline constexpr int kMostFewStages = 8;   // likewise
+inline constexpr int kAppendWarps = 8;     // of append_tokens
+inline constexpr int kAttendWarps = 4;     // of attend_rows
+inline constexpr int kMatrixRowWarps = 6;  // by the matrix units: two blocks have the registers
+inline constexpr int kAtomWarps = 16;      // of kv_append with atoms
 
 // Tiles under way per warp: as many as fit the shared memory of a block.
 int matvec_stages(const KernelKey& key);

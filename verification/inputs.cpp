@@ -9,7 +9,7 @@
 
 #include "lathe/codegen/gemm_operand.h"
 #include "lathe/codegen/tile.h"
-#include "ptx_templates/ops/launch_shapes.h"
+#include "ptx_templates/ops/matmul_shapes.h"
 #include "verification/atom_inputs.h"
 #include "verification/kernel_case.h"
 #include "verification/random.h"
@@ -193,6 +193,7 @@ void fill_halves(Bytes& bytes, Random& random, const KernelCase& c) {
       c.key.type == KernelType::attend_tokens || c.key.type == KernelType::attend_rows;
   const int k = queries ? c.key.heads * c.key.head_dim : c.key.k;
   const int width = queries ? k : dev::operand_width(k);
+  const int few = c.key.blocks > 0 ? dev::few_tokens(c.key.tokens) : 0;
   // A gate times an up must stay far from the largest number of f16, which a rounding crosses.
   const bool wide = row(c.key.format).block == 256 || row(c.key.format_b).block == 256;
   const float operand = !c.key.gated ? 1.0f / 16 : wide ? 1.0f / 512 : 1.0f / 64;
@@ -200,9 +201,9 @@ void fill_halves(Bytes& bytes, Random& random, const KernelCase& c) {
   const float size = queries ? score / std::sqrt(float(c.key.head_dim)) : operand;
   for (int token = 0; token < c.count; ++token) {
     for (int i = 0; i < width; ++i) {
-      const auto at = static_cast<std::size_t>(token) * static_cast<std::size_t>(width) +
-                      static_cast<std::size_t>(queries ? i : dev::operand_at(i));
-      store(bytes, at, f32_to_f16(i < k ? size * random.normal() : 0.0f));
+      const std::int64_t at =
+          queries ? std::int64_t{token} * width + i : dev::operand_place(token, i, width, few);
+      store(bytes, static_cast<std::size_t>(at), f32_to_f16(i < k ? size * random.normal() : 0.0f));
     }
   }
 }

@@ -7,22 +7,6 @@
 namespace lathe {
 namespace {
 
-Result<void> check_matrix(const KernelKey& key) {
-  if (!key.matrix) return {};
-  if (key.format != Format::f16)
-    return invalid("matrix is for a KV cache of f16; it is {}", row(key.format).name);
-  if (key.head_dim > dev::kMatrixHeadDim)
-    return invalid("head_dim is {}; with matrix it is at most {}", key.head_dim,
-                   int{dev::kMatrixHeadDim});
-  if (key.heads / key.kv_heads > dev::kMatrixHeads)
-    return invalid("heads is {}; with matrix it is at most {} times kv_heads ({})", key.heads,
-                   int{dev::kMatrixHeads}, key.kv_heads);
-  if (key.warps > dev::kMatrixWarps)
-    return invalid("warps is {}; with matrix it is at most {}, for more have too few registers",
-                   key.warps, int{dev::kMatrixWarps});
-  return {};
-}
-
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(check_heads(key, 8));
   LATHE_TRY(check_splits(key));

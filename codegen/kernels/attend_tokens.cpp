@@ -2,7 +2,7 @@
 // ptx_templates/ops/attend_tokens.h.
 #include "codegen/kernels/cached_rows.h"
 #include "codegen/kernels/rows.h"
-#include "ptx_templates/ops/launch_shapes.h"
+#include "ptx_templates/ops/matmul_shapes.h"
 
 namespace lathe {
 namespace {
@@ -52,12 +52,12 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   const auto* chunk = static_cast<const std::int32_t*>(arguments[1]);
   std::size_t i = 2;
   const Caches caches = from_row(key, take_caches(key, arguments, i), chunk[2]);
-  auto* y = static_cast<std::uint16_t*>(arguments[i]);
-  const int all = key.heads * key.head_dim, width = dev::operand_width(all);
+  const int all = key.heads * key.head_dim;
+  const OperandRows y = {static_cast<std::uint16_t*>(arguments[i]), dev::operand_width(all), 0};
   const auto [first, last] = share(std::min(chunk[0], key.tokens), part, parts);
   for (std::int64_t token = first; token < last; ++token)
-    attend_token(key, chunk[1] + static_cast<int>(token), queries + token * all, caches,
-                 y + token * width);
+    attend_token(key, chunk[1] + static_cast<int>(token), queries + token * all, caches, y,
+                 static_cast<int>(token));
 }
 
 }  // namespace

@@ -124,7 +124,7 @@ HeadValues attended(const KernelKey& key, int position, const HeadValues& query,
 }
 
 void attend_token(const KernelKey& key, int position, const std::uint16_t* queries,
-                  const Caches& caches, std::uint16_t* y) {
+                  const Caches& caches, const OperandRows& y, int token) {
   const int d = key.head_dim, all = key.heads * d;
   for (int head = 0; head < key.heads; ++head) {
     HeadValues query{};
@@ -132,9 +132,25 @@ void attend_token(const KernelKey& key, int position, const std::uint16_t* queri
       query[static_cast<std::size_t>(e)] = static_cast<double>(f16_to_f32(queries[head * d + e]));
     const HeadValues result =
         attended(key, position, query, 1, caches, head / (key.heads / key.kv_heads));
-    for (int e = 0; e < d; ++e) set_operand(y, head * d + e, result[static_cast<std::size_t>(e)]);
+    for (int e = 0; e < d; ++e) y.set(token, head * d + e, result[static_cast<std::size_t>(e)]);
   }
-  for (int i = all; i < dev::operand_width(all); ++i) set_operand(y, i, 0);
+  for (int i = all; i < y.width; ++i) y.set(token, i, 0);
+}
+
+Result<void> check_matrix(const KernelKey& key) {
+  if (!key.matrix) return {};
+  if (key.format != Format::f16)
+    return invalid("matrix is for a KV cache of f16; it is {}", row(key.format).name);
+  if (key.head_dim > dev::kMatrixHeadDim)
+    return invalid("head_dim is {}; with matrix it is at most {}", key.head_dim,
+                   int{dev::kMatrixHeadDim});
+  if (key.heads / key.kv_heads > dev::kMatrixHeads)
+    return invalid("heads is {}; with matrix it is at most {} times kv_heads ({})", key.heads,
+                   int{dev::kMatrixHeads}, key.kv_heads);
+  if (key.warps > dev::kMatrixWarps)
+    return invalid("warps is {}; with matrix it is at most {}, for more have too few registers",
+                   key.warps, int{dev::kMatrixWarps});
+  return {};
 }
 
 Result<void> check_heads(const KernelKey& key, int unit) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "codegen/kernels/rows.h"
 #include "lathe/codegen/kernel_key.h"
 #include "lathe/codegen/kernel_table.h"
 #include "lathe/codegen/result.h"
@@ -60,13 +61,16 @@ HeadValues attended(const KernelKey& key, int position, const HeadValues& query,
                     const Caches& caches, int kv_head);
 // The same of all heads of a token, whose queries have their scale, as operands of matmul.
 void attend_token(const KernelKey& key, int position, const std::uint16_t* queries,
-                  const Caches& caches, std::uint16_t* y);
+                  const Caches& caches, const OperandRows& y, int token);
 
 // The format of the cache and the shape of the heads, as all fused attention takes them; `unit`:
 // what head_dim is a multiple of, where the cache's format asks for no more.
 Result<void> check_heads(const KernelKey& key, int unit);
 // What turned() and the scale of queries are made of.
 Result<void> check_turn(const KernelKey& key);
+
+// Whether the key's scores and values can be products of matrix units, where it says so.
+Result<void> check_matrix(const KernelKey& key);
 
 // Where blocks take splits of the positions of one KV head (ops/attend.h).
 dev::AttendShape attend_shape(const KernelKey& key);

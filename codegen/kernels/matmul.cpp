@@ -5,13 +5,16 @@
 #include "codegen/kernels/matvec.h"
 #include "codegen/kernels/rows.h"
 #include "lathe/codegen/tile.h"
-#include "ptx_templates/ops/launch_shapes.h"
+#include "ptx_templates/ops/matmul_shapes.h"
 #include "ptx_templates/ops/tile_shapes.h"
 
 namespace lathe {
 namespace {
 
-constexpr int kWarps = 8;
+// Of a block: those that multiply, and with few tokens one that copies.
+int warps(const KernelKey& key) {
+  return key.blocks > 0 ? dev::kFewWarps + 1 : 8;
+}
 
 // Of a format's codes; 0 for formats whose tiles do not become operands.
 int code_bits(Format format) {
@@ -37,7 +40,7 @@ int shared_bytes(const KernelKey& key);
 
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(has_tokens(key));
-  if (key.warps != kWarps) return invalid("warps is {}; it must be {}", key.warps, kWarps);
+  if (key.warps != warps(key)) return invalid("warps is {}; it must be {}", key.warps, warps(key));
   for (const auto& [format, n] : matrices(key))
     if (n > 0 && code_bits(format) == 0)
       return invalid("{} weights do not become operands of matmul", row(format).name);
@@ -87,7 +90,7 @@ int block_tokens(const KernelKey& key) {
 
 // The greatest of the matrices.
 struct TileSizes {
-  int subs = 2, tile_bytes = 0, pair_bytes = 0, tail_bytes = 0;
+  int subs = 2, slot_bytes = 0, pair_bytes = 0, tail_bytes = 0;
 };
 TileSizes tile_sizes(const KernelKey& key) {
   TileSizes out;
@@ -96,7 +99,7 @@ TileSizes tile_sizes(const KernelKey& key) {
     if (n == 0 || !shape) continue;
     out.subs = shape->subs;
     const int tail = dev::matmul_tail_at(code_bits(format), out.subs);
-    out.tile_bytes = std::max(out.tile_bytes, int(shape->tile_bytes));
+    out.slot_bytes = std::max(out.slot_bytes, dev::slot_bytes(int(shape->tile_bytes)));
     out.pair_bytes = std::max(out.pair_bytes, dev::matmul_pair_bytes(code_bits(format)));
     out.tail_bytes = std::max(out.tail_bytes, int(shape->tile_bytes) - tail);
   }
@@ -104,21 +107,27 @@ TileSizes tile_sizes(const KernelKey& key) {
 }
 int shared_bytes(const KernelKey& key) {
   const TileSizes sizes = tile_sizes(key);
-  return is_few(key) ? dev::few_shared(block_tokens(key), key.splits, sizes.tile_bytes, sizes.subs,
+  return is_few(key) ? dev::few_shared(block_tokens(key), key.splits, sizes.slot_bytes, sizes.subs,
                                        key.stages)
                            .bytes
                      : dev::matmul_shared(sizes.pair_bytes, sizes.tail_bytes, sizes.subs).bytes;
 }
 
 Geometry geometry(const KernelKey& key) {
-  Geometry out{.threads = kWarps * 32, .shared_bytes = static_cast<unsigned>(shared_bytes(key))};
+  Geometry out{.threads = static_cast<unsigned>(key.warps) * 32,
+               .shared_bytes = static_cast<unsigned>(shared_bytes(key))};
   if (is_few(key)) {
     out.grid_x = static_cast<unsigned>(key.blocks);
+    out.resident = key.stages > 1 ? 1 : 2;
   } else {
     out.grid_x = static_cast<unsigned>(ceil_div(key.tokens, int{dev::kMatmulTokens}));
     out.grid_y = static_cast<unsigned>(row_blocks(key));
   }
   return out;
+}
+
+int operand_rows(const KernelKey& key) {
+  return is_few(key) ? block_tokens(key) : key.tokens;
 }
 
 std::vector<Param> params(const KernelKey& key) {
@@ -136,7 +145,7 @@ std::vector<Param> params(const KernelKey& key) {
     out.push_back(
         {"counters", Access::read_write, Element::i32, std::int64_t{row_blocks(key)} * 4, 4});
   }
-  out.push_back(key.gated ? operands_out("y", key.tokens, key.n) : vector_out("y", values));
+  out.push_back(key.gated ? operands_out("y", operand_rows(key), key.n) : vector_out("y", values));
   return out;
 }
 
@@ -158,7 +167,7 @@ OpCall call(const KernelKey& key) {
   call.arguments.push_back(integer(key.gated ? 1 : 0));
   call.arguments.push_back(integer(static_cast<int>(key.activation)));
   if (is_few(key)) {
-    call.arguments.push_back(integer(sizes.tile_bytes));
+    call.arguments.push_back(integer(sizes.slot_bytes));
     call.arguments.push_back(parameter(y - 2));  // partial
     call.arguments.push_back(parameter(y - 1));  // counters
     call.arguments.push_back(integer(key.blocks));
@@ -195,7 +204,9 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   for (std::size_t m = 0; m < 3; ++m)
     if (matrices(key)[m].n > 0) weights[m] = static_cast<const std::byte*>(arguments[next++]);
   const auto* chunk = static_cast<const std::int32_t*>(arguments[next++]);
-  const auto* operands = static_cast<const std::uint16_t*>(arguments[next++]);
+  const int order = operand_tokens(is_few(key), key.tokens);
+  const OperandRows operands = {static_cast<std::uint16_t*>(arguments[next++]),
+                                dev::operand_width(key.k), order};
   std::array<const float*, 3> bias = {};
   for (std::size_t m = 0; m < 3; ++m)
     if (key.bias && matrices(key)[m].n > 0) bias[m] = static_cast<const float*>(arguments[next++]);
@@ -210,13 +221,12 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   void* y = arguments[next];
 
   const auto k = static_cast<std::size_t>(key.k);
-  const int width = dev::operand_width(key.k), out_width = dev::operand_width(key.n);
+  const int out_width = dev::operand_width(key.n);
   const int tokens = std::min(chunk[0], key.tokens);
   std::vector<double> x(k * std::size_t(tokens));
   for (int token = 0; token < tokens; ++token)
     for (int i = 0; i < key.k; ++i)
-      x[std::size_t(token) * k + std::size_t(i)] =
-          operand(operands + std::int64_t{token} * width, i);
+      x[std::size_t(token) * k + std::size_t(i)] = operands.get(token, i);
   std::vector<float> w(k);
   std::vector<double> gates(std::size_t(tokens), 0);
   const auto unpack = [&](std::size_t m, std::int64_t r) {
@@ -225,7 +235,7 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   };
   const auto dot = [&](int token) { return dot_product(w, x.data() + std::size_t(token) * k); };
   if (key.gated) {
-    auto* out = static_cast<std::uint16_t*>(y);
+    const OperandRows out = {static_cast<std::uint16_t*>(y), out_width, order};
     const auto [first, last] = share(out_width, part, parts);
     for (std::int64_t r = first; r < last; ++r) {
       if (r < key.n) unpack(0, r);
@@ -233,8 +243,7 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
         gates[std::size_t(token)] = activated(dot(token), key.activation);
       if (r < key.n) unpack(1, r);
       for (int token = 0; token < tokens; ++token)
-        set_operand(out + std::int64_t{token} * out_width, int(r),
-                    r < key.n ? gates[std::size_t(token)] * dot(token) : 0);
+        out.set(token, int(r), r < key.n ? gates[std::size_t(token)] * dot(token) : 0);
     }
     return;
   }
@@ -255,6 +264,11 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
     }
     before += n;
   }
+}
+
+Instructions key_instructions(const KernelKey& key) {
+  if (!is_few(key)) return {};
+  return {90, 80, "bulk copies"};
 }
 
 }  // namespace
@@ -280,6 +294,8 @@ const KernelRow kMatmulRow = {
     no_template,
     80,
     "asynchronous copies",
-    [](const KernelKey&) { return "mma wgmma"; }};
+    [](const KernelKey&) { return "mma wgmma"; },
+    nullptr,
+    key_instructions};
 
 }  // namespace lathe

@@ -2,6 +2,7 @@
 // ptx_templates/ops/norm_tokens.h.
 #include "codegen/kernels/matvec.h"
 #include "codegen/kernels/rows.h"
+#include "ptx_templates/ops/matmul_shapes.h"
 
 namespace lathe {
 namespace {
@@ -12,6 +13,8 @@ Result<void> check(const KernelKey& key) {
   LATHE_TRY(has_tokens(key));
   LATHE_TRY(in_range("warps", key.warps, 1, 32));
   LATHE_TRY(check_epsilon(key));
+  if (key.batched && key.tokens > dev::kFewTokens)
+    return invalid("tokens is {}; a batch has at most {}", key.tokens, int{dev::kFewTokens});
   return {};
 }
 
@@ -19,6 +22,11 @@ Geometry geometry(const KernelKey& key) {
   return {.grid_x = static_cast<unsigned>(key.tokens),
           .threads = static_cast<unsigned>(key.warps * 32),
           .shared_bytes = static_cast<unsigned>(key.warps * 8)};
+}
+
+// For few tokens (batched) the operands lie as a block of matmul has them.
+int operand_rows(const KernelKey& key) {
+  return std::max(key.tokens, operand_tokens(key.batched, key.tokens));
 }
 
 std::vector<Param> params(const KernelKey& key) {
@@ -30,7 +38,7 @@ std::vector<Param> params(const KernelKey& key) {
     out.push_back(vector_out("joined_stream", values));
   }
   out.push_back(chunk_in());
-  out.push_back(operands_out("y", key.tokens, key.k));
+  out.push_back(operands_out("y", operand_rows(key), key.k));
   return out;
 }
 
@@ -38,6 +46,7 @@ OpCall call(const KernelKey& key) {
   OpCall call{"ops/norm_tokens.h", "norm_tokens",
               parameters_of({true, true, key.joined, key.joined, key.joined, true, true})};
   call.arguments.push_back(integer(key.k));
+  call.arguments.push_back(integer(operand_tokens(key.batched, key.tokens)));
   call.arguments.push_back(integer(key.warps));
   call.arguments.push_back(real(key.epsilon));
   return call;
@@ -59,7 +68,8 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   const float* stream = floats(key.joined);
   float* joined = floats(key.joined);
   const auto* chunk = static_cast<const std::int32_t*>(arguments[next++]);
-  auto* y = static_cast<std::uint16_t*>(arguments[next]);
+  const OperandRows y = {static_cast<std::uint16_t*>(arguments[next]), dev::operand_width(key.k),
+                         operand_tokens(key.batched, key.tokens)};
   const auto k = static_cast<std::size_t>(key.k);
   std::vector<double> x(k);
   const auto [first, last] = share(std::min(chunk[0], key.tokens), part, parts);
@@ -75,10 +85,9 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
       }
     }
     const double factor = inverse_rms(x, static_cast<double>(key.epsilon));
-    const int width = dev::operand_width(key.k);
-    for (int i = 0; i < width; ++i)
-      set_operand(y + token * width, i,
-                  i < key.k ? x[std::size_t(i)] * factor * static_cast<double>(norm[i]) : 0);
+    for (int i = 0; i < y.width; ++i)
+      y.set(int(token), i,
+            i < key.k ? x[std::size_t(i)] * factor * static_cast<double>(norm[i]) : 0);
   }
 }
 
@@ -88,7 +97,7 @@ const KernelRow kNormTokensRow = {
     KernelType::norm_tokens,
     "norm_tokens",
     "the normed rows of a chunk's tokens, as operands of matmul",
-    "k tokens warps early epsilon joined",
+    "k tokens warps early epsilon joined batched",
     "f32",
     check,
     geometry,

@@ -2,7 +2,7 @@
 #include "codegen/kernels/rows.h"
 
 #include "lathe/codegen/tile.h"
-#include "ptx_templates/ops/launch_shapes.h"
+#include "ptx_templates/ops/matmul_shapes.h"
 
 namespace lathe {
 
@@ -33,7 +33,7 @@ Param tiles_param(const char* name, const Matrix& matrix, Access access) {
 }
 
 namespace {
-constexpr double kOperandFactor = 1.0 / 16;  // ops/launch_shapes.h
+constexpr double kOperandFactor = 1.0 / 16;  // ops/matmul_shapes.h
 }  // namespace
 
 Param operands_in(const char* name, int tokens, int block_tokens, int k) {
@@ -55,11 +55,16 @@ std::string cache_op(const char* name, const KernelKey& key) {
   if (key.atoms > 0) return fmt::format("{}_atoms", name);
   return fmt::format("{}_{}{}", name, row(key.format).name, key.paged ? "_paged" : "");
 }
-double operand(const std::uint16_t* row, int i) {
-  return static_cast<double>(f16_to_f32(row[dev::operand_at(i)])) / kOperandFactor;
+int operand_tokens(bool few, int tokens) {
+  return few ? dev::few_tokens(tokens) : 0;
 }
-void set_operand(std::uint16_t* row, int i, double value) {
-  row[dev::operand_at(i)] = f32_to_f16(static_cast<float>(value * kOperandFactor));
+double OperandRows::get(int token, int i) const {
+  const std::uint16_t bits = values[dev::operand_place(token, i, width, tokens)];
+  return static_cast<double>(f16_to_f32(bits)) / kOperandFactor;
+}
+void OperandRows::set(int token, int i, double value) const {
+  values[dev::operand_place(token, i, width, tokens)] =
+      f32_to_f16(static_cast<float>(value * kOperandFactor));
 }
 
 Result<void> check_rows(const KernelKey& key) {

@@ -83,9 +83,11 @@ inline Param constant_in(const char* name, std::int64_t values) {
 inline Param vector_out(const char* name, std::int64_t values) {
   return {name, Access::write, Element::f32, values * 4, 16, false, false};
 }
-// Operands of matmul for `tokens` tokens (ops/launch_shapes.h), padded to whole blocks of tokens.
+// Operands of matmul for `tokens` tokens (ops/matmul_shapes.h), padded to whole blocks of tokens.
 Param operands_in(const char* name, int tokens, int block_tokens, int k);
 Param operands_out(const char* name, int tokens, int k);
+// The token count by which operands for few tokens lie, where these are `few`; else 0.
+int operand_tokens(bool few, int tokens);
 // A chunk: how many tokens, the position of the first, the cache's row of position 0 or, of a cache
 // in pages, the entry of the table that has it, and a word that nobody reads.
 inline Param chunk_in() {
@@ -108,9 +110,14 @@ inline Param pages_in() {
 std::string cache_op(const char* name, const KernelKey& key);
 // A chunk's tokens in a key that is one of a chunk.
 Result<void> has_tokens(const KernelKey& key);
-// Value i of an operand row, and its place.
-double operand(const std::uint16_t* row, int i);
-void set_operand(std::uint16_t* row, int i, double value);
+// Operands in memory: `width` of each token, in the order that operand_tokens() says.
+struct OperandRows {
+  std::uint16_t* values;
+  int width;
+  int tokens;
+  double get(int token, int i) const;
+  void set(int token, int i, double value) const;
+};
 
 // A bit for each of `count` ids: id i is bit i % 32 of word i / 32.
 inline std::int64_t token_set_bytes(int count) {

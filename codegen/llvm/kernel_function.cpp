@@ -28,12 +28,12 @@ void describe_parameters(llvm::Function& kernel, std::span<const LatheLlvmParame
   }
 }
 
-// `.maxntid threads`, and `.minnctapersm 1`: without it ptxas aims at an occupancy of its own and
-// spills to reach it. LLVM 21 reads function attributes, older releases a module-wide list.
-void bound_launch(llvm::Function& kernel, int threads) {
+// `.maxntid threads`, and `.minnctapersm resident`: without it ptxas aims at an occupancy of its
+// own and spills to reach it. LLVM 21 reads function attributes, older releases a module-wide list.
+void bound_launch(llvm::Function& kernel, int threads, int resident) {
 #if LLVM_VERSION_MAJOR >= 21
   kernel.addFnAttr("nvvm.maxntid", std::to_string(threads));
-  kernel.addFnAttr("nvvm.minctasm", "1");
+  kernel.addFnAttr("nvvm.minctasm", std::to_string(resident));
 #else
   llvm::LLVMContext& context = kernel.getContext();
   llvm::Type* i32 = llvm::Type::getInt32Ty(context);
@@ -46,7 +46,7 @@ void bound_launch(llvm::Function& kernel, int threads) {
   };
   annotate("kernel", 1);
   annotate("maxntidx", threads);
-  annotate("minctasm", 1);
+  annotate("minctasm", resident);
 #endif
 }
 
@@ -101,7 +101,7 @@ void make_kernel(Compilation& compilation, llvm::Function& function) {
   kernel->setCallingConv(llvm::CallingConv::PTX_Kernel);
   kernel->setDoesNotThrow();
   describe_parameters(*kernel, parameters);
-  bound_launch(*kernel, request.threads);
+  bound_launch(*kernel, request.threads, request.resident);
 
   std::vector<llvm::Value*> values;
   for (std::size_t i = 0; i < arguments.size(); ++i) {

@@ -66,7 +66,7 @@ void check(const LatheLlvmRequest& request) {
   if (request.struct_size != sizeof(LatheLlvmRequest))
     throw Refusal("the request was made for another version of liblathe_llvm.so");
   if (!request.function || !request.entry || request.parameter_count < 0 ||
-      request.argument_count < 0 || request.threads < 1)
+      request.argument_count < 0 || request.threads < 1 || request.resident < 1)
     throw Refusal("the request lacks a function, an entry or a number of threads");
   for (int i = 0; i < request.parameter_count; ++i) {
     const char* name = request.parameters[i].name;

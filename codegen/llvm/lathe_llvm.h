@@ -40,6 +40,7 @@ struct LatheLlvmRequest {
   const struct LatheLlvmArgument* arguments;
   int argument_count;
   int threads;      // exactly, per block
+  int resident;     // blocks for which a multiprocessor has registers, at least
   int compute;      // 90
   int accelerated;  // 1: sm_90a
   int ptx;          // 80: PTX 8.0

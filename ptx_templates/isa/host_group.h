@@ -59,8 +59,10 @@ LATHE_DEVICE void hand_over_arrive(u64* barrier) {
   if ((*barrier >> 32 & 0xffffu) == *barrier >> 48)
     *barrier = (*barrier >> 48) << 48 | ((*barrier + 1) & 0xffffffffu);
 }
-// The fiber does not pause between this and the copies.
+// The fiber does not pause between this and the copies. A barrier that copy_barrier_init() made has
+// one arrival.
 LATHE_DEVICE void announce_copies(u64* barrier, u32) {
+  if (*barrier >> 48 != 0) return hand_over_arrive(barrier);
   ++*barrier;
 }
 LATHE_DEVICE void bulk_copy_part(void* shared, const void* global, u32 bytes, u64*) {

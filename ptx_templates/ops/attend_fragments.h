@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ops/attend_vectors.h"
+#include "ops/kv_pages.h"
 
 namespace lathe::dev {
 
@@ -34,13 +35,17 @@ struct MatrixRows {
   const u8* at;
   i64 stride;  // bytes from position to position
   int last, head_dim;
+  const i32* pages;  // where the cache lies in pages
 };
+LATHE_DEVICE const u8* matrix_row(const MatrixRows& rows, int position) {
+  const int row = min_int(position, rows.last);
+  return rows.at + (rows.pages ? paged_row(rows.pages, row) : row) * rows.stride;
+}
 
 LATHE_DEVICE void load_keys(const MatrixRows& rows, int tile, MatrixTile& out) {
   LATHE_UNROLL(2)
   for (int i = 0; i < 2; ++i) {
-    const int row = min_int(tile + lane_index() / 4 + 8 * i, rows.last);
-    const u8* from = rows.at + row * rows.stride + lane_index() % 4 * 16;
+    const u8* from = matrix_row(rows, tile + lane_index() / 4 + 8 * i) + lane_index() % 4 * 16;
     LATHE_UNROLL(4)
     for (int run = 0; run < ceil_div(rows.head_dim, 32); ++run)
       out.key[i][run] =
@@ -50,8 +55,7 @@ LATHE_DEVICE void load_keys(const MatrixRows& rows, int tile, MatrixTile& out) {
 LATHE_DEVICE void load_values(const MatrixRows& rows, int tile, MatrixTile& out) {
   LATHE_UNROLL(4)
   for (int i = 0; i < 4; ++i) {
-    const int row = min_int(tile + value_position(i), rows.last);
-    const u8* from = rows.at + row * rows.stride + lane_index() / 4 * 16;
+    const u8* from = matrix_row(rows, tile + value_position(i)) + lane_index() / 4 * 16;
     LATHE_UNROLL(2)
     for (int chunk = 0; chunk < ceil_div(rows.head_dim, 64); ++chunk)
       out.value[i][chunk] =
@@ -147,6 +151,19 @@ LATHE_DEVICE MatrixQuery matrix_query(const f32* query, int stride, int head_dim
     out.low[run] = from[1];
   }
   out.factor = query[stride - 4];
+  return out;
+}
+
+// The same of a query that is f16 already, and has its scale: it leaves nothing.
+LATHE_DEVICE MatrixQuery matrix_query(const u16* query, int head_dim) {
+  MatrixQuery out;
+  LATHE_UNROLL(4)
+  for (int run = 0; run < ceil_div(head_dim, 32); ++run) {
+    const int at = 32 * run + lane_index() % 4 * 8;
+    out.high[run] = out.low[run] = {0, 0, 0, 0};
+    if (at < head_dim) out.high[run] = *reinterpret_cast<const u32x4*>(query + at);
+  }
+  out.factor = 1.44269504f;
   return out;
 }
 

@@ -1,4 +1,4 @@
-// Owns how fused attention of one token reads a split of the positions by the matrix units, from a
+// Owns how fused attention of a token reads a split of the positions by the matrix units, from a
 // cache of f16 for up to 8 query heads of up to 128 values a KV head.
 //
 // A warp takes 16 positions at a time. A lane's bytes of K are operand B of the scores as they lie
@@ -200,7 +200,8 @@ LATHE_DEVICE void matrix_result(MatrixState<kPadded>& state, const AttendShape& 
   }
 }
 
-// One KV head and one split of the positions, as attend_split() takes them. kPadded is s.padded.
+// One KV head and one split of the positions, as attend_split() takes them; operands that append
+// nothing have their queries in f16. kPadded is s.padded.
 template <int kPadded, class Operands>
 LATHE_DEVICE void attend_matrix_split(const Exchange& e, const Operands& o, const AttendNumbers& n,
                                       const AttendShape& s, int position, int kv_head, int split,
@@ -213,9 +214,11 @@ LATHE_DEVICE void attend_matrix_split(const Exchange& e, const Operands& o, cons
   const i64 offset = static_cast<i64>(kv_head) * d * 2;
   const i64 stride = kv_position_bytes(KvRowsF16::bytes, n.kv_heads * d);
   // Rows of earlier tokens: they can come while this token's projections do.
-  const int old = min_int(end, position);
-  const MatrixRows keys = {o.k_cache + offset, stride, old - 1, d};
-  const MatrixRows values = {o.v_cache + offset, stride, old - 1, d};
+  const int old = Operands::appends ? min_int(end, position) : end;
+  const i32* pages = nullptr;
+  if constexpr (Operands::paged != 0) pages = o.pages;
+  const MatrixRows keys = {o.k_cache + offset, stride, old - 1, d, pages};
+  const MatrixRows values = {o.v_cache + offset, stride, old - 1, d, pages};
   int first = begin + warp_index() * s.tile;
   MatrixTile tile = {};
   if (first < end && old > begin) {
@@ -223,18 +226,23 @@ LATHE_DEVICE void attend_matrix_split(const Exchange& e, const Operands& o, cons
     load_values(values, first, tile);
   }
 
-  f32* queries = reinterpret_cast<f32*>(shared);
   const u8* packed = shared + m.packed;
-  const int query_stride = s.lanes * s.vec;
-  const bool has_new = begin <= position && position < end;
-  attend_vectors<KvRowsF16>(e, o, n, position, {kv_head, kv_head * s.group, s.group, has_new},
-                            warps, query_stride, queries, reinterpret_cast<f32*>(shared + m.fresh),
-                            shared + m.packed);
-  split_queries(queries, query_stride, s.group, warps);
-  block_barrier();
-
   const int head = min_int(lane_index() / 4 % kPadded, s.group - 1);
-  const MatrixQuery query = matrix_query(queries + head * query_stride, query_stride, d);
+  MatrixQuery query;
+  if constexpr (Operands::appends) {
+    f32* queries = reinterpret_cast<f32*>(shared);
+    const int query_stride = s.lanes * s.vec;
+    const bool has_new = begin <= position && position < end;
+    attend_vectors<KvRowsF16>(e, o, n, position, {kv_head, kv_head * s.group, s.group, has_new},
+                              warps, query_stride, queries,
+                              reinterpret_cast<f32*>(shared + m.fresh), shared + m.packed);
+    split_queries(queries, query_stride, s.group, warps);
+    block_barrier();
+    query = matrix_query(queries + head * query_stride, query_stride, d);
+  } else {
+    const u16* queries = reinterpret_cast<const u16*>(o.queries);
+    query = matrix_query(queries + (kv_head * s.group + head) * d, d);
+  }
   MatrixState<kPadded> state = matrix_state<kPadded>();
   LATHE_UNROLL(1)
   for (; first + step < end; first += step) {
@@ -248,14 +256,15 @@ LATHE_DEVICE void attend_matrix_split(const Exchange& e, const Operands& o, cons
   // The last tile apart: the new row may be in it. What puts a row over K and V waits for all that
   // is under way to them, in a loop each time.
   if (first < end) {
-    patch_keys(packed, d, first, position, tile);
+    if constexpr (Operands::appends) patch_keys(packed, d, first, position, tile);
     f32 score[4];
     score_tile(query, tile, d, score);
     LATHE_UNROLL(4)
     for (int i = 0; i < 4; ++i)
-      if (first + value_position(i) > position) score[i] = -3.0e38f;
+      if (first + value_position(i) >= end) score[i] = -3.0e38f;
     weigh_scores(state, query.factor, d, score);
-    patch_values(packed + kv_row_bytes(2, d), d, first, position, tile);
+    if constexpr (Operands::appends)
+      patch_values(packed + kv_row_bytes(2, d), d, first, position, tile);
     add_values(state, tile, score, d);
   }
   matrix_result(state, s, m, head, d, warps, shared);

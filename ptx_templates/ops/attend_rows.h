@@ -8,6 +8,7 @@
 #pragma once
 
 #include "ops/attend.h"
+#include "ops/matmul_shapes.h"
 
 namespace lathe::dev {
 
@@ -18,7 +19,8 @@ struct RowOperands {
   const u8 *k_cache, *v_cache;  // from its sequence's position 0 on; in pages, from the first page
   f32* partial;                 // as AttendOperands has them
   u32* counters;
-  u16* y;  // operands
+  u16* y;  // operands of all tokens, in the order of few_tokens() `few`
+  int token, width, few;
 };
 
 struct PagedRowOperands : RowOperands {
@@ -44,14 +46,17 @@ LATHE_DEVICE void attend_vectors(const Exchange&, const RowOperands& o, const At
 }
 
 struct RowResults {
-  u16* y;
+  const RowOperands& o;
   int first;
 };
+LATHE_DEVICE u16* result_at(const RowOperands& o, int i) {
+  return o.y + operand_place(o.token, i, o.width, o.few);
+}
 LATHE_DEVICE RowResults results_from(const RowOperands& o, int first) {
-  return {o.y, first};
+  return {o, first};
 }
 LATHE_DEVICE u16* result_at(const RowResults& to, int i) {
-  return to.y + operand_at(to.first + i);
+  return result_at(to.o, to.first + i);
 }
 LATHE_DEVICE void send(const Exchange&, u16* p, f32 value) {
   *p = f32_to_f16(value * 0.0625f);
@@ -60,102 +65,116 @@ LATHE_DEVICE void send(const Exchange&, u16* p, f32 value) {
 // Zeros behind the last head's results, up to whole pairs of sub-blocks.
 LATHE_DEVICE void end_row(const RowOperands& o, int k, int threads) {
   LATHE_UNROLL(1)
-  for (int i = k + thread_index(); i < operand_width(k); i += threads) o.y[operand_at(i)] = 0;
+  for (int i = k + thread_index(); i < o.width; i += threads) *result_at(o, i) = 0;
 }
 
-// A split of a token; no splits when there is none.
+// A split of a token, and what `rows` says of the token; no splits when there is none.
 struct RowSplit {
   int token, split, splits;
+  int position, place;
 };
 
 // The split that comes after so many others, token by token. All lanes call.
-template <class Kv>
-LATHE_DEVICE RowSplit row_split(const i32* rows, int tokens, int before, const AttendNumbers& n) {
-  LATHE_UNROLL(1)
-  for (int first = 0; first < tokens; first += kWarp) {
-    const int token = first + lane_index();
-    u32 own = 0;
-    if (token < tokens) {
-      const int seen = rows[2 * token] + 1;
-      own = static_cast<u32>(attend_row_splits(n.window > 0 ? min_int(n.window, seen) : seen,
-                                               n.head_dim, Kv::bytes, n.splits));
-    }
-    u32 sum = own;  // with those of the lanes before
-    LATHE_UNROLL(5)
-    for (int step = 1; step < kWarp; step *= 2) {
-      const u32 other = shuffle(sum, (lane_index() - step) & (kWarp - 1));
-      if (lane_index() >= step) sum += other;
-    }
-    const int all = static_cast<int>(shuffle(sum, kWarp - 1));
-    if (before < all) {
-      u32 lane = static_cast<int>(sum) <= before;
-      LATHE_UNROLL(5)
-      for (int mask = kWarp / 2; mask > 0; mask /= 2) lane += shuffle_xor(lane, mask);
-      const u32 splits = shuffle(own, static_cast<int>(lane));
-      const u32 passed = shuffle(sum, static_cast<int>(lane)) - splits;
-      return {first + static_cast<int>(lane), before - static_cast<int>(passed),
-              static_cast<int>(splits)};
-    }
-    before -= all;
+LATHE_DEVICE RowSplit row_split(const i32* rows, int tokens, int before, const AttendNumbers& n,
+                                int value_bytes) {
+  static_assert(kFewTokens <= int{kWarp}, "a lane for each token");
+  const int lane = lane_index();
+  i32 position = 0, place = 0;
+  u32 own = 0;
+  if (lane < tokens) {
+    position = rows[2 * lane];
+    place = rows[2 * lane + 1];
+    const int seen = n.window > 0 ? min_int(n.window, position + 1) : position + 1;
+    own = static_cast<u32>(attend_row_splits(seen, n.head_dim, value_bytes, n.splits));
   }
-  return {0, 0, 0};
+  u32 sum = own;  // with those of the lanes before
+  LATHE_UNROLL(5)
+  for (int step = 1; step < kWarp; step *= 2) {
+    const u32 other = shuffle(sum, (lane - step) & (kWarp - 1));
+    if (lane >= step) sum += other;
+  }
+  // The first lane that counts more.
+  const u32 after = ballot(static_cast<int>(sum) > before);
+  if (after == 0) return {0, 0, 0, 0, 0};
+  const u32 lowest = after & (0u - after);  // a power of two, and so its exponent
+  const int token = static_cast<int>(as_u32(static_cast<f32>(lowest)) >> 23) - 127;
+  const int splits = static_cast<int>(shuffle(own, token));
+  return {token, before - static_cast<int>(shuffle(sum, token)) + splits, splits,
+          static_cast<i32>(shuffle(static_cast<u32>(position), token)),
+          static_cast<i32>(shuffle(static_cast<u32>(place), token))};
+}
+
+template <class Kv, bool kMatrix, class Operands>
+LATHE_DEVICE void attend_row_split(const Operands& o, const AttendNumbers& n, const AttendShape& s,
+                                   const RowSplit& row, int kv_head, int warps) {
+  const Exchange e = {0, 0, nullptr};
+  if constexpr (kMatrix)
+    attend_matrix_split(e, o, n, s, row.position, kv_head, row.split, row.splits, warps,
+                        shared_memory());
+  else
+    attend_split<Kv>(e, o, n, s, row.position, kv_head, row.split, row.splits, warps,
+                     shared_memory());
 }
 
 // `blocks` blocks, any number, for up to `most` tokens. rows: of each token its position, and the
 // caches' row of its sequence's position 0, or the entry of `pages` where the sequence's begin.
-// partial and counters: attend's for each token.
-template <class Kv, bool kPaged>
+// partial and counters: attend's for each token. kMatrix: by the matrix units.
+template <class Kv, bool kPaged, bool kMatrix>
 LATHE_DEVICE void attend_rows(const u8* queries, const i32* chunk, const i32* rows,
                               const i32* pages, const u8* k_cache, const u8* v_cache, f32* partial,
                               i32* counters, u16* y, const AttendNumbers& n, int most, int blocks,
                               int warps) {
-  const AttendShape s = attend_shape(n.heads, n.kv_heads, n.head_dim, Kv::bytes);
+  const AttendShape s = kMatrix ? attend_matrix_shape(n.heads, n.kv_heads, n.head_dim)
+                                : attend_shape(n.heads, n.kv_heads, n.head_dim, Kv::bytes);
   const int tokens = min_int(*chunk, most), k = n.heads * n.head_dim;
   const i64 stride = kv_position_bytes(Kv::bytes, n.kv_heads * n.head_dim);
   const i64 floats = static_cast<i64>(n.kv_heads) * n.splits *
                      attend_partial_floats(n.heads / n.kv_heads, n.head_dim);
   LATHE_UNROLL(1)
   for (int piece = block_x();; piece += blocks) {
-    const RowSplit row = row_split<Kv>(rows, tokens, piece / n.kv_heads, n);
+    const RowSplit row = row_split(rows, tokens, piece / n.kv_heads, n, Kv::bytes);
     if (row.splits == 0) return;
     if (piece >= blocks) block_barrier();
-    const int kv_head = piece % n.kv_heads, position = rows[2 * row.token];
-    const i64 token = row.token, first = kPaged ? 0 : rows[2 * token + 1] * stride;
+    const int kv_head = piece % n.kv_heads;
+    const i64 token = row.token, first = kPaged ? 0 : row.place * stride;
     const RowOperands o = {queries + token * k * 2,
                            k_cache + first,
                            v_cache + first,
                            partial + token * floats,
                            reinterpret_cast<u32*>(counters) + token * n.kv_heads,
-                           y + token * operand_width(k)};
+                           y,
+                           row.token,
+                           operand_width(k),
+                           few_tokens(most)};
     if constexpr (kPaged) {
       PagedRowOperands in_pages;
       static_cast<RowOperands&>(in_pages) = o;
-      in_pages.pages = pages + rows[2 * token + 1];
-      attend_split<Kv>({0, 0, nullptr}, in_pages, n, s, position, kv_head, row.split, row.splits,
-                       warps, shared_memory());
+      in_pages.pages = pages + row.place;
+      attend_row_split<Kv, kMatrix>(in_pages, n, s, row, kv_head, warps);
     } else {
-      attend_split<Kv>({0, 0, nullptr}, o, n, s, position, kv_head, row.split, row.splits, warps,
-                       shared_memory());
+      attend_row_split<Kv, kMatrix>(o, n, s, row, kv_head, warps);
     }
     if (kv_head + 1 == n.kv_heads && row.split == 0) end_row(o, k, warps * kWarp);
   }
 }
 
-#define LATHE_ROWS_OP(name, Kv, kPaged)                                                            \
-  LATHE_OP name(const u8* queries, const i32* chunk, const i32* rows, const i32* pages,            \
-                const u8* k_cache, const u8* v_cache, f32* partial, i32* counters, u8* y,          \
-                int heads, int kv_heads, int head_dim, int window, int splits, int tokens,         \
-                int blocks, int warps) {                                                           \
-    attend_rows<Kv, kPaged>(queries, chunk, rows, pages, k_cache, v_cache, partial, counters,      \
-                            reinterpret_cast<u16*>(y),                                             \
-                            {heads, kv_heads, head_dim, 0, 0, window, splits, 0.0f, 1.0f}, tokens, \
-                            blocks, warps);                                                        \
+#define LATHE_ROWS_OP(name, Kv, kPaged, kMatrix)                                                  \
+  LATHE_OP name(const u8* queries, const i32* chunk, const i32* rows, const i32* pages,           \
+                const u8* k_cache, const u8* v_cache, f32* partial, i32* counters, u8* y,         \
+                int heads, int kv_heads, int head_dim, int window, int splits, int tokens,        \
+                int blocks, int warps) {                                                          \
+    attend_rows<Kv, kPaged, kMatrix>(                                                             \
+        queries, chunk, rows, pages, k_cache, v_cache, partial, counters,                         \
+        reinterpret_cast<u16*>(y), {heads, kv_heads, head_dim, 0, 0, window, splits, 0.0f, 1.0f}, \
+        tokens, blocks, warps);                                                                   \
   }
-LATHE_ROWS_OP(attend_rows_f32, KvRowsF32, false)
-LATHE_ROWS_OP(attend_rows_f16, KvRowsF16, false)
-LATHE_ROWS_OP(attend_rows_q8_0, KvRowsQ8, false)
-LATHE_ROWS_OP(attend_rows_f32_paged, KvRowsF32, true)
-LATHE_ROWS_OP(attend_rows_f16_paged, KvRowsF16, true)
-LATHE_ROWS_OP(attend_rows_q8_0_paged, KvRowsQ8, true)
+LATHE_ROWS_OP(attend_rows_f32, KvRowsF32, false, false)
+LATHE_ROWS_OP(attend_rows_f16, KvRowsF16, false, false)
+LATHE_ROWS_OP(attend_rows_q8_0, KvRowsQ8, false, false)
+LATHE_ROWS_OP(attend_rows_f16_matrix, KvRowsF16, false, true)
+LATHE_ROWS_OP(attend_rows_f32_paged, KvRowsF32, true, false)
+LATHE_ROWS_OP(attend_rows_f16_paged, KvRowsF16, true, false)
+LATHE_ROWS_OP(attend_rows_q8_0_paged, KvRowsQ8, true, false)
+LATHE_ROWS_OP(attend_rows_f16_paged_matrix, KvRowsF16, true, true)
 
 }  // namespace lathe::dev

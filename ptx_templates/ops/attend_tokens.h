@@ -10,6 +10,7 @@
 #include "ops/kv_pages.h"
 #include "ops/kv_rows.h"
 #include "ops/math.h"
+#include "ops/matmul_shapes.h"
 
 namespace lathe::dev {
 

@@ -11,45 +11,19 @@
 
 namespace lathe::dev {
 
-// The matrices; the numbers are constants.
-struct MatmulMatrices {
-  const u8 *w0, *w1, *w2;
-  const f32 *bias0, *bias1, *bias2;
-  int n0, n1, n2;
-  int format0, format1, format2;
-};
-LATHE_DEVICE int all_row_blocks(const MatmulMatrices& m, int gated, int tiles) {
-  return matmul_row_blocks(m.n0, gated, tiles) +
-         (gated ? 0 : matmul_row_blocks(m.n1, 0, tiles) + matmul_row_blocks(m.n2, 0, tiles));
-}
-
-// The matrix that has row block `row_block` of all, which becomes the matrix's own number; the
-// result is its format. `tiles`: row tiles of a block.
-LATHE_DEVICE int find_matrix(const MatmulMatrices& m, int gated, int tiles, int& row_block,
-                             MatmulMatrix& matrix) {
-  const int blocks0 = matmul_row_blocks(m.n0, gated, tiles);
-  const int blocks1 = matmul_row_blocks(m.n1, gated, tiles);
-  matrix = {m.w0, gated ? m.w1 : nullptr, m.bias0, m.n0, 0};
-  if (gated || row_block < blocks0) return m.format0;
-  row_block -= blocks0;
-  matrix = {m.w1, nullptr, m.bias1, m.n1, m.n0};
-  if (row_block < blocks1) return m.format1;
-  row_block -= blocks1;
-  matrix = {m.w2, nullptr, m.bias2, m.n2, m.n0 + m.n1};
-  return m.format2;
-}
-
 template <class Way>
-LATHE_DEVICE void matmul_block(const ManyBlock& b, const MatmulMeeting&) {
+LATHE_DEVICE void matmul_block(const ManyBlock& b) {
   MatmulSums<Way> sum;
   multiply_many<Way>(b, sum);
-  store_sums<Way>(b, sum);
+  store_sums<Way>(b, sum, reinterpret_cast<f32*>(shared_memory()), [] { block_barrier(); });
 }
 template <class Way>
-LATHE_DEVICE void matmul_block(const FewBlock& b, const MatmulMeeting& meeting) {
+LATHE_DEVICE void matmul_block(const MatmulMatrices& m, const FewBlock& b,
+                               const MatmulMeeting& meeting, FewRing& ring, FewCopies& copies) {
   MatmulSums<Way> sum;
-  multiply_few<Way>(b, sum);
-  if (meet<Way>(b, meeting, sum) && few_part<Way>() == 0) store_sums<Way>(b, sum);
+  multiply_few<Way>(m, b, ring, copies, sum);
+  if (meet<Way>(b, meeting, ring, sum))
+    store_sums<Way>(b, sum, few_room(ring), [&] { meet_warps(ring); });
 }
 
 // How a block's work is shared out, by the tiles it reads.
@@ -64,21 +38,13 @@ struct FewWays {
   using Way = FewWay<Tile, kTokens, kParts>;
 };
 
-template <class Ways, class Block>
-LATHE_DEVICE void matmul_of(const MatmulMatrices& m, const Block& b, const MatmulMeeting& meeting,
-                            int format) {
+template <class Ways, class... Block>
+LATHE_DEVICE void matmul_of(const MatmulMatrices& m, int format, Block&... block) {
   const u32 formats = 1u << m.format0 | 1u << m.format1 | 1u << m.format2;
 #define LATHE_MATMUL_CASE(number, Tile)                  \
   if ((formats >> number & 1u) != 0 && format == number) \
-    return matmul_block<typename Ways::template Way<Tile>>(b, meeting);
-  LATHE_MATMUL_CASE(kTileQ4_0, OperandQ4_0)
-  LATHE_MATMUL_CASE(kTileQ4_1, OperandQ4_1)
-  LATHE_MATMUL_CASE(kTileQ5_0, OperandQ5_0)
-  LATHE_MATMUL_CASE(kTileQ5_1, OperandQ5_1)
-  LATHE_MATMUL_CASE(kTileQ8_0, OperandQ8_0)
-  LATHE_MATMUL_CASE(kTileQ4_K, OperandQ4_K)
-  LATHE_MATMUL_CASE(kTileQ5_K, OperandQ5_K)
-  LATHE_MATMUL_CASE(kTileQ6_K, OperandQ6_K)
+    return matmul_block<typename Ways::template Way<Tile>>(block...);
+  LATHE_MATMUL_FORMATS(LATHE_MATMUL_CASE)
 #undef LATHE_MATMUL_CASE
 }
 
@@ -89,12 +55,12 @@ LATHE_DEVICE void matmul_many(const MatmulMatrices& m, const MatmulCall& call,
   if (block_x() * kMatmulTokens >= call.tokens) return;
   ManyBlock block = {{call, {}, block_y(), block_x() * kMatmulTokens}, shape};
   const int format = find_matrix(m, call.gated, kMatmulRowTiles, block.row_block, block.matrix);
-  matmul_of<ManyWays<kGrouped>>(m, block, {}, format);
+  matmul_of<ManyWays<kGrouped>>(m, format, block);
 }
 
-// At most kTokens, by warps of which kParts share a row tile. A kernel that begins early has tiles
+// At most kTokens, by warps of which kParts share row tiles. A kernel that begins early has tiles
 // on their way before it waits for what made the operands, and lets the next one begin when its
-// last tiles are there.
+// last products are made.
 template <int kTokens, int kParts>
 LATHE_DEVICE void matmul_few(const MatmulMatrices& m, const MatmulCall& call, MatmulMeeting meeting,
                              const FewShared& shape, bool early) {
@@ -108,19 +74,27 @@ LATHE_DEVICE void matmul_few(const MatmulMatrices& m, const MatmulCall& call, Ma
   }
   const int end = groups_before(block_x() + 1, meeting.blocks, meeting.groups);
   int at = groups_before(block_x(), meeting.blocks, meeting.groups);
-  // With many tokens one stage alone: no copy lands before those that were started before it.
-  int ahead = !early ? 0 : kTokens > 16 ? 1 : shape.stages - 1;
+  FewRing ring = {shape, 0, 0, 0};
+  open_ring(ring);
+  if (uniform(warp_index()) == kFewWarps) {
+    if (early) wait_for_predecessor();
+    if (elected()) copy_operands<kTokens, kParts>(call, ring, at, end);
+    return;
+  }
+  using AnyWay = FewWay<OperandQ8_0, kTokens, kParts>;
+  FewCopies copies = {ring, at, end, 0, 0, nullptr};
+  LATHE_UNROLL(1)
+  for (int i = 0; i < shape.stages; ++i) copy_tile<AnyWay>(m, call, copies);
+  if (early) wait_for_predecessor();
   LATHE_UNROLL(1)
   do {
     const int first = at % groups, last = min_int(groups, first + end - at);
     const bool lets_go = early && at + last - first == end;
-    FewBlock block = {{call, {}, at / groups, 0}, shape, first, last, early, ahead, lets_go};
-    ahead = 0;  // later ones overlap with the products before
+    FewBlock block = {{call, {}, at / groups, 0}, first, last, lets_go};
     meeting.row_block = block.row_block;
     const int format = find_matrix(m, call.gated, kTiles, block.row_block, block.matrix);
-    matmul_of<FewWays<kTokens, kParts>>(m, block, meeting, format);
+    matmul_of<FewWays<kTokens, kParts>>(m, format, m, block, meeting, ring, copies);
     at += last - first;
-    block_barrier();  // before shared memory is filled again
   } while (at < end);
 }
 
@@ -153,12 +127,12 @@ LATHE_MATMUL_OP(matmul_grouped, true)
 
 // With few tokens: `blocks` share the work.
 #define LATHE_FEW_OP(name, kTokens, kParts)                                                       \
-  LATHE_OP name(LATHE_MATMUL_PARAMETERS, int tile_bytes, f32* partial, i32* counters, int blocks, \
+  LATHE_OP name(LATHE_MATMUL_PARAMETERS, int slot_bytes, f32* partial, i32* counters, int blocks, \
                 int stages, int early) {                                                          \
     LATHE_MATMUL_CALL                                                                             \
     matmul_few<kTokens, kParts>(                                                                  \
         m, call, {partial, reinterpret_cast<u32*>(counters), blocks, 0, 0},                       \
-        few_shared(kTokens, kParts, tile_bytes, subs, stages), early != 0);                       \
+        few_shared(kTokens, kParts, slot_bytes, subs, stages), early != 0);                       \
   }
 LATHE_FEW_OP(matmul_of_8, 8, 1)
 LATHE_FEW_OP(matmul_of_16, 16, 1)

@@ -2,14 +2,22 @@
 // the row tiles they take, their sums.
 #pragma once
 
-#include "ops/launch_shapes.h"
+#include "ops/matmul_shapes.h"
 #include "ops/tile_halves.h"
 
 namespace lathe::dev {
 
-// What a matmul kernel is given beside the matrix; numbers are constants.
+// The matrices of a kernel; the numbers are constants.
+struct MatmulMatrices {
+  const u8 *w0, *w1, *w2;
+  const f32 *bias0, *bias1, *bias2;
+  int n0, n1, n2;
+  int format0, format1, format2;
+};
+
+// What a matmul kernel is given beside the matrices; numbers are constants.
 struct MatmulCall {
-  const u8* x;          // f16 operands, `width` per token
+  const u8* x;          // f16 operands
   const f32* residual;  // rows of y
   void* y;              // f32 rows of `stride`, or f16 operands of `out_width` when gated
   int tokens;           // of this chunk
@@ -37,22 +45,63 @@ struct MatmulBlock {
 template <class Way>
 using MatmulSums = f32[Way::tiles][Way::fragments][4];
 
+LATHE_DEVICE int all_row_blocks(const MatmulMatrices& m, int gated, int tiles) {
+  return matmul_row_blocks(m.n0, gated, tiles) +
+         (gated ? 0 : matmul_row_blocks(m.n1, 0, tiles) + matmul_row_blocks(m.n2, 0, tiles));
+}
+
+// The matrix that has row block `row_block` of all, which becomes the matrix's own number; the
+// result is its format. `tiles`: row tiles of a block.
+LATHE_DEVICE int find_matrix(const MatmulMatrices& m, int gated, int tiles, int& row_block,
+                             MatmulMatrix& matrix) {
+  const int blocks0 = matmul_row_blocks(m.n0, gated, tiles);
+  const int blocks1 = matmul_row_blocks(m.n1, gated, tiles);
+  matrix = {m.w0, gated ? m.w1 : nullptr, m.bias0, m.n0, 0};
+  if (gated || row_block < blocks0) return m.format0;
+  row_block -= blocks0;
+  matrix = {m.w1, nullptr, m.bias1, m.n1, m.n0};
+  if (row_block < blocks1) return m.format1;
+  row_block -= blocks1;
+  matrix = {m.w2, nullptr, m.bias2, m.n2, m.n0 + m.n1};
+  return m.format2;
+}
+
+// Row tile `local` of the `tiles` of a row block: of which matrix, and which of it. Past the last
+// the last again.
+LATHE_DEVICE const u8* matmul_tile_row(const MatmulMatrix& matrix, int row_block, int tiles,
+                                       int local, int columns, int bytes) {
+  const u8* weights = matrix.weights;
+  int index = row_block * tiles + local;
+  if (matrix.up) {
+    const int half = tiles / 2;
+    if (local >= half) weights = matrix.up;
+    index = row_block * half + local % half;
+  }
+  index = min_int(index, tile_row_tiles(matrix.n) - 1);
+  return weights + static_cast<i64>(index) * columns * bytes;
+}
+
+// The formats whose tiles become operands, by number.
+#define LATHE_MATMUL_FORMATS(CASE) \
+  CASE(kTileQ4_0, OperandQ4_0)     \
+  CASE(kTileQ4_1, OperandQ4_1)     \
+  CASE(kTileQ5_0, OperandQ5_0)     \
+  CASE(kTileQ5_1, OperandQ5_1)     \
+  CASE(kTileQ8_0, OperandQ8_0)     \
+  CASE(kTileQ4_K, OperandQ4_K)     \
+  CASE(kTileQ5_K, OperandQ5_K)     \
+  CASE(kTileQ6_K, OperandQ6_K)
+LATHE_DEVICE int operand_tile_bytes(int format, int subs) {
+#define LATHE_TILE_BYTES(number, Tile) \
+  if (format == number) return tile_bytes(Tile::bits, Tile::Shape::scale_bytes, subs);
+  LATHE_MATMUL_FORMATS(LATHE_TILE_BYTES)
+#undef LATHE_TILE_BYTES
+  return 0;
+}
+
 template <class Way>
 LATHE_DEVICE int matmul_tile_bytes(const MatmulBlock& b) {
   return tile_bytes(Way::Tile::bits, Way::Tile::Shape::scale_bytes, b.call.subs);
-}
-// Row tile `local` of the block: of which matrix, and which of it. Past the last the last again.
-template <class Way>
-LATHE_DEVICE const u8* matmul_tile_row(const MatmulBlock& b, int local) {
-  const u8* weights = b.matrix.weights;
-  int index = b.row_block * Way::row_tiles + local;
-  if (b.matrix.up) {
-    constexpr int kHalf = Way::row_tiles / 2;
-    if (local >= kHalf) weights = b.matrix.up;
-    index = b.row_block * kHalf + local % kHalf;
-  }
-  index = min_int(index, tile_row_tiles(b.matrix.n) - 1);
-  return weights + static_cast<i64>(index) * b.call.columns * matmul_tile_bytes<Way>(b);
 }
 
 // Whether the warp has tokens that there are.

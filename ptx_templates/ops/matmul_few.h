@@ -1,7 +1,10 @@
-// Owns the products of a block of matmul with few tokens: all of them, and eight row tiles, one for
-// each warp, or two, each shared by four warps. A stage is a tile column, or four: the operands of
-// its values, which all warps share, and a tile of each warp's own, a few stages ahead by
-// asynchronous copies.
+// Owns the products of a block of matmul with few tokens: all of them, and eight row tiles, or two,
+// of which four warps each have every fourth tile column.
+//
+// Copies are a ring of stages ahead, from one row block on to the next: of a stage's operands,
+// which all warps share, by a warp of its own, of a tile by the warp that multiplies it, once it
+// has read the one in its place. Each warp waits for a stage by itself, so that none is held up by
+// another until the ring is empty.
 //
 // With few tokens what bounds the kernel beside the memory is the instructions of a weight, so a
 // stage is as long as can be: its addresses are constants. Where there are few rows, it is how long
@@ -13,32 +16,75 @@
 namespace lathe::dev {
 
 struct FewBlock : MatmulBlock {
-  FewShared shape;
   int first, last;  // groups of tile columns [first, last)
-  bool early;       // the operands are not there before wait_for_predecessor()
-  int ahead;        // stages whose tiles are started before that
   bool lets_go;     // these are the block's last groups, after which dependents may begin
 };
+
+// Where a warp is in the ring; the one that copies has no meetings.
+struct FewRing {
+  FewShared shape;
+  int slot;
+  u32 parity, meetings;
+};
+LATHE_DEVICE u64* few_full(const FewRing& ring) {
+  return reinterpret_cast<u64*>(shared_memory() + ring.shape.barriers) + ring.slot;
+}
+LATHE_DEVICE u64* few_empty(const FewRing& ring) {
+  return few_full(ring) + ring.shape.stages;
+}
+LATHE_DEVICE u8* few_stage(const FewRing& ring) {
+  return shared_memory() + ring.slot * ring.shape.stage_bytes;
+}
+LATHE_DEVICE f32* few_room(const FewRing& ring) {
+  return reinterpret_cast<f32*>(shared_memory() + ring.shape.room);
+}
+LATHE_DEVICE void advance(FewRing& ring) {
+  if (++ring.slot == ring.shape.stages) {
+    ring.slot = 0;
+    ring.parity ^= 1u;
+  }
+}
+LATHE_DEVICE void open_ring(const FewRing& ring) {
+  if (thread_index() == 0) {
+    u64* barriers = few_full(ring);
+    const int stages = ring.shape.stages;
+    LATHE_UNROLL(8)
+    for (int i = 0; i < stages; ++i) {
+      hand_over_init(barriers + i, kFewWarps + 1);
+      hand_over_init(barriers + stages + i, kFewWarps);
+    }
+    hand_over_init(barriers + 2 * stages, kFewWarps);
+    copy_barriers_ready();
+  }
+  block_barrier();
+}
+// Waits until all warps that multiply have come.
+LATHE_DEVICE void meet_warps(FewRing& ring) {
+  u64* barrier =
+      reinterpret_cast<u64*>(shared_memory() + ring.shape.barriers) + 2 * ring.shape.stages;
+  warp_barrier();
+  if (elected()) hand_over_arrive(barrier);
+  copy_barrier_wait(barrier, ring.meetings);
+  ring.meetings ^= 1u;
+}
 
 template <class Format, int kTokens, int kParts>
 struct FewWay {
   using Tile = Format;
   enum : int {
+    few = kTokens,
     split = 1,  // as of ManyWay
     tiles = 1,
-    threads = kMatmulThreads,
+    threads = int{kFewWarps} * int{kWarp},  // that multiply
     row_tiles = kMatmulRowTiles / kParts,
     parts = kParts,  // columns of a group: warps that share a row tile, but for their last sums
     tokens = kTokens,
     fragments = kTokens / 8,
-    pairs_at_once = threads / (8 * kTokens),  // of sub-blocks, whose operands all threads copy
   };
+  // The warp's row tile of the block.
+  LATHE_DEVICE int row_tile(int) { return warp_index() % row_tiles; }
 };
-// The warp's row tile of the block, and its column of a group.
-template <class Way>
-LATHE_DEVICE int few_row_tile() {
-  return warp_index() % Way::row_tiles;
-}
+// The warp's column of a group.
 template <class Way>
 LATHE_DEVICE int few_part() {
   return warp_index() / Way::row_tiles;
@@ -47,128 +93,118 @@ template <class Way>
 LATHE_DEVICE int few_groups(const MatmulCall& call) {
   return ceil_div(call.columns, int{Way::parts});
 }
-// Whether the warp has a column of this group.
-template <class Way>
-LATHE_DEVICE bool few_has_column(const MatmulCall& call, int group) {
-  return call.columns % Way::parts == 0 || group * Way::parts + few_part<Way>() < call.columns;
+// The slot of the warp's tile.
+LATHE_DEVICE u8* few_slot(const FewRing& ring) {
+  return few_stage(ring) + ring.shape.tiles + warp_index() * ring.shape.slot_bytes;
+}
+// Where in its slot a tile from this address lies (ops/weight_stream.h).
+LATHE_DEVICE int few_offset(const FewRing& ring, const u8* tile, int bytes) {
+  if (bytes % kCopyLine == 0) return 0;
+  return min_int(static_cast<int>(reinterpret_cast<u64>(tile) % kCopyLine),
+                 ring.shape.slot_bytes - bytes);
 }
 
-// Where a thread's copies of the next stage come from.
-struct FewSource {
-  const u8* x;
-  const u8* tile;
+// Which tile a warp copies next. Groups are counted over all row blocks.
+struct FewCopies {
+  FewRing ring;
+  int at, end;  // groups
+  int left;     // of the row block of `at`; 0: it is to be looked up
+  int bytes;    // of a tile
+  const u8* from;
 };
+
+// Starts the copy of the warp's tile of group c.at, if there is one. All lanes call.
 template <class Way>
-LATHE_DEVICE FewSource few_source(const FewBlock& b) {
-  const int unit = thread_index() % (8 * Way::tokens), pair = thread_index() / (8 * Way::tokens);
-  const int bytes = matmul_tile_bytes<Way>(b);
-  const u8* x =
-      b.call.x + static_cast<i64>(unit / 8) * b.call.width * 2 + pair * 128 + unit % 8 * 16;
-  const u8* tiles = matmul_tile_row<Way>(b, few_row_tile<Way>()) + few_part<Way>() * bytes;
-  return {x + b.first * Way::parts * b.call.subs * 64,
-          tiles + lane_index() * 16 + b.first * Way::parts * bytes};
+LATHE_DEVICE void copy_tile(const MatmulMatrices& m, const MatmulCall& call, FewCopies& c) {
+  if (c.at >= c.end) return;
+  const int groups = few_groups<Way>(call), part = few_part<Way>();
+  if (c.left == 0) {
+    int row_block = c.at / groups;
+    const int group = c.at % groups;
+    MatmulMatrix matrix;
+    const int format = find_matrix(m, call.gated, Way::row_tiles, row_block, matrix);
+    c.bytes = operand_tile_bytes(format, call.subs);
+    c.left = groups - group;
+    c.from = matmul_tile_row(matrix, row_block, Way::row_tiles, Way::row_tile(0), call.columns,
+                             c.bytes) +
+             (group * Way::parts + part) * c.bytes;
+  }
+  const bool there = call.columns % Way::parts == 0 || c.left > 1 ||
+                     (groups - 1) * Way::parts + part < call.columns;
+  if (elected()) {
+    u64* full = few_full(c.ring);
+    announce_copies(full, there ? static_cast<u32>(c.bytes) : 0u);
+    if (there)
+      bulk_copy_part(few_slot(c.ring) + few_offset(c.ring, c.from, c.bytes), c.from,
+                     static_cast<u32>(c.bytes), full);
+  }
+  c.from += Way::parts * c.bytes;
+  ++c.at;
+  --c.left;
+  advance(c.ring);
 }
 
-// Starts the copies of a stage's operands, if there is one, into `slot`: after those of the stage
-// before.
-template <class Way>
-LATHE_DEVICE void start_operands(const FewBlock& b, int group, int slot, FewSource& source) {
-  if (group < b.last) {
-    u8* to = shared_memory() + slot * b.shape.stage_bytes;
-    const int unit = thread_index() % (8 * Way::tokens), pair = thread_index() / (8 * Way::tokens);
-    const int row = unit / 8, pairs = Way::parts * b.call.subs / 2;
-    const int left = b.call.columns * (b.call.subs / 2) - group * pairs;
-    const bool whole = b.call.columns % Way::parts == 0 && pairs % Way::pairs_at_once == 0;
-    u8* x = to + (pair * Way::tokens + row) * 128 + (unit % 8 ^ (row & 7)) * 16;
-    LATHE_UNROLL(4)
-    for (int i = 0; i < ceil_div(pairs, int{Way::pairs_at_once}); ++i) {
-      if (whole || i * Way::pairs_at_once + pair < min_int(pairs, left))
-        copy_async(x + i * 128 * Way::tokens * Way::pairs_at_once,
-                   source.x + i * 128 * Way::pairs_at_once);
-    }
-    source.x += pairs * 128;
+// The operands of groups [begin, end), by a warp that does nothing else. One lane calls.
+template <int kTokens, int kParts>
+LATHE_DEVICE void copy_operands(const MatmulCall& call, FewRing ring, int begin, int end) {
+  const int bytes = call.subs * 64 * kTokens, groups = ceil_div(call.columns, kParts);
+  LATHE_UNROLL(1)
+  for (int at = begin; at < end; ++at) {
+    const int column = at % groups * kParts, columns = min_int(kParts, call.columns - column);
+    if (at - begin >= ring.shape.stages) copy_barrier_wait(few_empty(ring), ring.parity ^ 1u);
+    announce_copies(few_full(ring), static_cast<u32>(columns * bytes));
+    bulk_copy_part(few_stage(ring), call.x + column * bytes, static_cast<u32>(columns * bytes),
+                   few_full(ring));
+    advance(ring);
   }
 }
 
-// The same of its tiles.
+// The sums of the first 16 values of all sub-blocks, and of the others: two chains of products,
+// for each product waits for the last one of its own.
 template <class Way>
-LATHE_DEVICE void start_tiles(const FewBlock& b, int group, int slot, FewSource& source) {
-  if (group < b.last) {
-    const int bytes = matmul_tile_bytes<Way>(b);
-    if (few_has_column<Way>(b.call, group)) {
-      u8* stage = shared_memory() + slot * b.shape.stage_bytes;
-      u8* tile = stage + b.shape.tiles + warp_index() * b.shape.tile_bytes + lane_index() * 16;
-      LATHE_UNROLL(9)
-      for (int i = 0; i < ceil_div(bytes, 16 * kWarp); ++i) {
-        if ((i + 1) * 16 * kWarp <= bytes || i * 16 * kWarp + lane_index() * 16 < bytes)
-          copy_async(tile + i * 16 * kWarp, source.tile + i * 16 * kWarp);
-      }
-    }
-    source.tile += Way::parts * bytes;
-  }
-}
+struct FewSums {
+  f32 half[2][Way::fragments][4];
+};
 
-// A stage's copies, which land in the order of the stages.
+// The products of a stage's column.
 template <class Way>
-LATHE_DEVICE void start_group(const FewBlock& b, int group, int slot, FewSource& source) {
-  start_operands<Way>(b, group, slot, source);
-  start_tiles<Way>(b, group, slot, source);
-  copy_async_group();
-}
-
-// Those of the first stages.
-template <class Way>
-LATHE_DEVICE void start_first_groups(const FewBlock& b, FewSource& source) {
-  LATHE_UNROLL(4)
-  for (int i = 0; i < b.ahead; ++i) start_tiles<Way>(b, b.first + i, i, source);
-  if (b.early) wait_for_predecessor();
-  LATHE_UNROLL(4)
-  for (int i = 0; i < b.shape.stages - 1; ++i) {
-    start_operands<Way>(b, b.first + i, i, source);
-    if (i >= b.ahead) start_tiles<Way>(b, b.first + i, i, source);
-    copy_async_group();
-  }
-}
-
-// Waits until all copies have landed but those of the last stages, one fewer than there are slots.
-LATHE_DEVICE void wait_for_group(int stages) {
-  if (stages == 2) return copy_async_wait<0>();
-  if (stages == 3) return copy_async_wait<1>();
-  return copy_async_wait<2>();
-}
-
-// The products of one pair of sub-blocks.
-template <class Way>
-LATHE_DEVICE void multiply_pair(const FewBlock& b, const u8* x, const u8* tile, int pair,
-                                const u32 (&scales)[4], MatmulSums<Way>& sum) {
+LATHE_DEVICE void multiply_column(const FewBlock& b, const u8* x, const u8* tile,
+                                  FewSums<Way>& sum) {
   using Tile = typename Way::Tile;
-  PairWords words;
-  load_pair<Tile>(tile + pair_at(Tile::bits, pair), tile + matmul_tail_at(Tile::bits, b.call.subs),
-                  b.call.subs, pair, words);
-  const int lane = lane_index(), owner = (lane & ~3) | pair;
-  const u8* columns = x + pair * Way::tokens * 128;
-  LATHE_UNROLL(2)
-  for (int p = 0; p < 2; ++p) {
-    const u32 factors[2] = {shuffle(scales[p], owner), shuffle(scales[2 + p], owner)};
-    u32 a[2][4];
-    tile_operand<Tile>(words, p, factors, a);
-    const u8* column = columns + lane % 8 * 128 + ((4 * p + lane / 8) ^ lane % 8) * 16;
-    LATHE_UNROLL(4)
-    for (int j = 0; j < Way::fragments; ++j) {
-      u32 v[4];
-      load_columns(v, column + j * 1024);
-      mma_f16_k16(sum[0][j], a[0][0], a[0][1], a[0][2], a[0][3], v[0], v[1]);
-      mma_f16_k16(sum[0][j], a[1][0], a[1][1], a[1][2], a[1][3], v[2], v[3]);
+  const int lane = lane_index(), subs = b.call.subs;
+  const u8* tail = tile + matmul_tail_at(Tile::bits, subs);
+  u32 scales[4];
+  lane_scales<Tile>(tail, subs, scales);
+  LATHE_UNROLL(4)
+  for (int pair = 0; pair < subs / 2; ++pair) {
+    PairWords words;
+    load_pair<Tile>(tile + pair_at(Tile::bits, pair), tail, subs, pair, words);
+    const int owner = (lane & ~3) | pair;
+    const u8* columns = x + pair * Way::tokens * 128;
+    LATHE_UNROLL(2)
+    for (int p = 0; p < 2; ++p) {
+      const u32 factors[2] = {shuffle(scales[p], owner), shuffle(scales[2 + p], owner)};
+      u32 a[2][4];
+      tile_operand<Tile>(words, p, factors, a);
+      const u8* column = columns + lane % 8 * 128 + ((4 * p + lane / 8) ^ lane % 8) * 16;
+      LATHE_UNROLL(4)
+      for (int j = 0; j < Way::fragments; ++j) {
+        u32 v[4];
+        load_columns(v, column + j * 1024);
+        LATHE_UNROLL(2)
+        for (int h = 0; h < 2; ++h)
+          mma_f16_k16(sum.half[h][j], a[h][0], a[h][1], a[h][2], a[h][3], v[2 * h], v[2 * h + 1]);
+      }
     }
   }
 }
 
 // The sums of the warps that share a row tile, in the order of their columns, to the first of them.
 template <class Way>
-LATHE_DEVICE void join_parts(MatmulSums<Way>& sum) {
+LATHE_DEVICE void join_parts(FewRing& ring, MatmulSums<Way>& sum) {
   constexpr int kSums = Way::fragments * 4 * kWarp;  // of a warp
-  f32* sums = reinterpret_cast<f32*>(shared_memory()) + lane_index();
-  block_barrier();  // nobody reads a stage any more
+  f32* sums = few_room(ring) + lane_index();
+  meet_warps(ring);  // nobody reads those of the row block before any more
   if (few_part<Way>() > 0) {
     f32* own = sums + (warp_index() - Way::row_tiles) * kSums;
     LATHE_UNROLL(4)
@@ -177,7 +213,7 @@ LATHE_DEVICE void join_parts(MatmulSums<Way>& sum) {
       for (int i = 0; i < 4; ++i) own[(4 * j + i) * kWarp] = sum[0][j][i];
     }
   }
-  block_barrier();
+  meet_warps(ring);
   if (few_part<Way>() > 0) return;
   LATHE_UNROLL(4)
   for (int part = 1; part < Way::parts; ++part) {
@@ -190,34 +226,36 @@ LATHE_DEVICE void join_parts(MatmulSums<Way>& sum) {
   }
 }
 
-// The sums of the block's groups. Shared memory is free to be written.
+// The sums of the block's groups.
 template <class Way>
-LATHE_DEVICE void multiply_few(const FewBlock& b, MatmulSums<Way>& sum) {
-  using Tile = typename Way::Tile;
-  const int stages = b.shape.stages;
-  FewSource source = few_source<Way>(b);
-  clear_sums<Way>(sum);
-  start_first_groups<Way>(b, source);
-  int slot = 0;
+LATHE_DEVICE void multiply_few(const MatmulMatrices& m, const FewBlock& b, FewRing& ring,
+                               FewCopies& copies, MatmulSums<Way>& sum) {
+  const int bytes = matmul_tile_bytes<Way>(b), part = few_part<Way>();
+  const u8* from = matmul_tile_row(b.matrix, b.row_block, Way::row_tiles, Way::row_tile(0),
+                                   b.call.columns, bytes) +
+                   part * bytes;
+  FewSums<Way> halves = {};
   LATHE_UNROLL(1)
   for (int group = b.first; group < b.last; ++group) {
-    wait_for_group(stages);
-    block_barrier();  // the stage is there, and all are done with the one before
-    start_group<Way>(b, group + stages - 1, slot == 0 ? stages - 1 : slot - 1, source);
-    const u8* stage = shared_memory() + slot * b.shape.stage_bytes;
-    if (few_has_column<Way>(b.call, group)) {
-      const u8* x = stage + few_part<Way>() * (b.call.subs / 2) * Way::tokens * 128;
-      const u8* tile = stage + b.shape.tiles + warp_index() * b.shape.tile_bytes;
-      u32 scales[4];
-      lane_scales<Tile>(tile + matmul_tail_at(Tile::bits, b.call.subs), b.call.subs, scales);
-      LATHE_UNROLL(4)
-      for (int pair = 0; pair < b.call.subs / 2; ++pair)
-        multiply_pair<Way>(b, x, tile, pair, scales, sum);
+    copy_barrier_wait(few_full(ring), ring.parity);
+    if (b.call.columns % Way::parts == 0 || group * Way::parts + part < b.call.columns) {
+      const u8* stage = few_stage(ring);
+      const u8* x = stage + part * b.call.subs * 64 * Way::tokens;
+      const u8* tile = few_slot(ring) + few_offset(ring, from + group * Way::parts * bytes, bytes);
+      multiply_column<Way>(b, x, tile, halves);
     }
-    if (++slot == stages) slot = 0;
+    warp_barrier();
+    if (elected()) hand_over_arrive(few_empty(ring));
+    advance(ring);
+    copy_tile<Way>(m, b.call, copies);
   }
   if (b.lets_go) allow_dependents();
-  if constexpr (int{Way::parts} > 1) join_parts<Way>(sum);
+  LATHE_UNROLL(4)
+  for (int j = 0; j < Way::fragments; ++j) {
+    LATHE_UNROLL(4)
+    for (int i = 0; i < 4; ++i) sum[0][j][i] = halves.half[0][j][i] + halves.half[1][j][i];
+  }
+  if constexpr (int{Way::parts} > 1) join_parts<Way>(ring, sum);
 }
 
 }  // namespace lathe::dev

@@ -20,6 +20,7 @@ template <class Format, bool kGrouped>
 struct ManyWay {
   using Tile = Format;
   enum : int {
+    few = 0,
     grouped = kGrouped,
     split = kGrouped ? 1 : 2,  // warps that share row tiles
     tiles = split,             // of a warp
@@ -32,7 +33,14 @@ struct ManyWay {
     pair_bytes = Tile::bits > 5 ? 1024 : 512,
     copies = kMatmulRowTiles * pair_bytes / 16 / threads,  // of codes, by a thread in a stage
   };
+  // The warp's row tiles of the block.
+  LATHE_DEVICE int row_tile(int r) { return warp_index() / split * tiles + r; }
 };
+template <class Way>
+LATHE_DEVICE const u8* many_tile_row(const ManyBlock& b, int local) {
+  return matmul_tile_row(b.matrix, b.row_block, Way::row_tiles, local, b.call.columns,
+                         matmul_tile_bytes<Way>(b));
+}
 // Where a thread's copies come from: operands of the stage to be started, and the row tiles.
 template <class Way>
 struct MatmulSource {
@@ -46,7 +54,7 @@ LATHE_DEVICE void open_source(const ManyBlock& b, MatmulSource<Way>& source) {
   LATHE_UNROLL(4)
   for (int i = 0; i < Way::copies; ++i) {
     const int at = (i * Way::threads + thread_index()) * 16;
-    source.row[i] = matmul_tile_row<Way>(b, at / Way::pair_bytes) + at % Way::pair_bytes;
+    source.row[i] = many_tile_row<Way>(b, at / Way::pair_bytes) + at % Way::pair_bytes;
   }
 }
 
@@ -65,7 +73,7 @@ LATHE_DEVICE void start_tails(const ManyBlock& b, int column) {
     const int piece = i * Way::threads + thread_index(), local = piece / pieces;
     if (local >= kMatmulRowTiles) break;
     copy_async(to + local * b.shape.tail_bytes + piece % pieces * 16,
-               matmul_tile_row<Way>(b, local) + column * bytes + at + piece % pieces * 16);
+               many_tile_row<Way>(b, local) + column * bytes + at + piece % pieces * 16);
   }
 }
 

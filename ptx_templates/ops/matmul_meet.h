@@ -29,28 +29,32 @@ LATHE_DEVICE f32* partial_of(const MatmulMeeting& m, int block, bool begins) {
 }
 
 // Adds up the sums of all blocks that have a part of the row block, if this is the last of them to
-// come: in the others the result is false.
+// come: in the others the result is false, and in warps whose sums another one has.
 template <class Way>
-LATHE_DEVICE bool meet(const FewBlock& b, const MatmulMeeting& m, MatmulSums<Way>& sum) {
+LATHE_DEVICE bool meet(const FewBlock& b, const MatmulMeeting& m, FewRing& ring,
+                       MatmulSums<Way>& sum) {
   const int groups = few_groups<Way>(b.call);
   const int first = block_of_group(m.row_block * groups, m.blocks, m.groups);
   const int last = block_of_group((m.row_block + 1) * groups - 1, m.blocks, m.groups);
-  if (first == last) return true;
+  if (first == last) return few_part<Way>() == 0;
   f32* own = partial_of<Way>(m, block_x(), b.first == 0);
+  const bool has_sums = few_part<Way>() == 0;
   LATHE_UNROLL(4)
   for (int j = 0; j < Way::fragments; ++j) {
     LATHE_UNROLL(4)
-    for (int i = 0; i < 4; ++i) own[(4 * j + i) * Way::threads] = sum[0][j][i];
+    for (int i = 0; i < 4; ++i)
+      if (has_sums) own[(4 * j + i) * Way::threads] = sum[0][j][i];
   }
-  u32* is_last = reinterpret_cast<u32*>(shared_memory());
-  block_barrier();
+  u32* is_last = reinterpret_cast<u32*>(shared_memory() + ring.shape.barriers) +
+                 2 * (2 * ring.shape.stages + 1);
+  meet_warps(ring);
   if (thread_index() == 0) {
     const u32 arrival = static_cast<u32>(b.first == 0 ? kArrivals - (last - first) : 1);
     const u32 before = atomic_add(m.counters + m.row_block, arrival);
     *is_last = (before + arrival) % kArrivals == 0;
   }
-  block_barrier();
-  if (!*is_last) return false;
+  meet_warps(ring);
+  if (!*is_last || !has_sums) return false;
   clear_sums<Way>(sum);
   // Several blocks' at a time are on their way.
   enum : int { at_once = Way::fragments > 2 ? 2 : 4 };

@@ -2,7 +2,7 @@
 // post-norm the normed rows first join the residual stream.
 #pragma once
 
-#include "ops/launch_shapes.h"
+#include "ops/matmul_shapes.h"
 #include "ops/rms_norm.h"
 
 namespace lathe::dev {
@@ -24,7 +24,7 @@ LATHE_DEVICE f32 inverse_rms_of_row(const f32* x, int k, int warps, f32 epsilon,
 
 // A block has one token of the chunk[0] there are; k is a multiple of 4.
 LATHE_OP norm_tokens(const f32* x, const f32* weight, const f32* post, const f32* stream,
-                     f32* joined, const i32* chunk, u8* y, int k, int warps, f32 epsilon) {
+                     f32* joined, const i32* chunk, u8* y, int k, int few, int warps, f32 epsilon) {
   const i64 token = block_x();
   if (token >= chunk[0]) return;
   f32* shared = reinterpret_cast<f32*>(shared_memory());
@@ -46,7 +46,7 @@ LATHE_OP norm_tokens(const f32* x, const f32* weight, const f32* post, const f32
     factor = inverse_rms_of_row(row, k, warps, epsilon, shared + warps);
   }
   factor = factor * 0.0625f;
-  u8* to = y + token * operand_width(k) * 2;
+  u16* to = reinterpret_cast<u16*>(y);
   LATHE_UNROLL(2)
   for (int i = 4 * thread_index(); i < operand_width(k); i += step) {
     u32 pairs[2] = {0, 0};
@@ -56,9 +56,9 @@ LATHE_OP norm_tokens(const f32* x, const f32* weight, const f32* post, const f32
       pairs[0] = half2(v.x * factor * w.x, v.y * factor * w.y);
       pairs[1] = half2(v.z * factor * w.z, v.w * factor * w.w);
     }
-    u32* at = reinterpret_cast<u32*>(to + operand_at(i) * 2);
-    at[0] = pairs[0];
-    at[4] = pairs[1];
+    const i64 place = operand_place(static_cast<int>(token), i, operand_width(k), few);
+    *reinterpret_cast<u32*>(to + place) = pairs[0];
+    *reinterpret_cast<u32*>(to + (place ^ 8)) = pairs[1];
   }
 }
 

@@ -32,6 +32,15 @@ TEST(NvrtcRoute, RefusesWhatTheCheckRefuses) {
   EXPECT_NE(ptx.error().text().find("k is 100"), std::string::npos) << ptx.error().text();
 }
 
+TEST(NvrtcRoute, SourceSaysForHowManyBlocksThereAreRegisters) {
+  const auto says = [](const char* key, const char* bounds) {
+    const Result<std::string> source = cuda_source(*parse_key(key));
+    return source && source->find(bounds) != std::string::npos;
+  };
+  EXPECT_TRUE(says("matmul.q4_k.k256.n64.m8.w9.bl2", "__launch_bounds__(288, 2)"));
+  EXPECT_TRUE(says("matmul.q4_k.k256.n64.m8.w9.bl2.st2", "__launch_bounds__(288, 1)"));
+}
+
 TEST(NvrtcRoute, SourceNamesOpAndShape) {
   const Result<std::string> source = cuda_source(*parse_key("gemv.q4_k.k4096.n14336.bias.w8"));
   ASSERT_TRUE(source);

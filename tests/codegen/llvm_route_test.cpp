@@ -97,7 +97,8 @@ TEST_P(EveryKernel, IsOneEntryOverPointersForEveryTarget) {
       EXPECT_NE(ptx->text.find("\n.version " + ptx->target.ptx_version() + "\n"),
                 std::string::npos);
       const std::regex bounds("\n\\.maxntid " + std::to_string(ptx->geometry.threads) +
-                              "(, 1, 1)?\n\\.minnctapersm 1\n");
+                              "(, 1, 1)?\n\\.minnctapersm " +
+                              std::to_string(ptx->geometry.resident) + "\n");
       EXPECT_TRUE(std::regex_search(ptx->text, bounds));
     }
   }
@@ -185,6 +186,7 @@ class Interface : public ::testing::Test {
       .arguments = arguments_.data(),
       .argument_count = 5,
       .threads = 128,
+      .resident = 1,
       .compute = 90,
       .accelerated = 1,
       .ptx = 80,

@@ -17,6 +17,7 @@ void norm_tokens_cases(const Family& family, Cases& out) {
       c.key.warps = turn({1, 2, 3, 8, 32}, i);
       c.key.epsilon = turn({1e-5f, 1e-6f}, i);
       c.key.joined = i % 3 != 0;
+      c.key.batched = i % 4 < 2;
       c.count = std::max(1, tokens - i % 3);
       out.push_back(c);
       ++i;
@@ -55,6 +56,7 @@ void matmul_cases(const Family& family, Cases& out) {
   const auto add_few = [&](int k, int n, int n_b, int n_c, int tokens, int blocks) -> KernelKey& {
     KernelKey& key = add(k, n, n_b, n_c, tokens);
     key.blocks = blocks;
+    key.warps = 9;
     key.grouped = false;
     return key;
   };
@@ -72,7 +74,12 @@ void matmul_cases(const Family& family, Cases& out) {
     KernelKey& key = add_few(k, 50, i % 2 ? 33 : 0, 0, turn({8, 13, 30}, i), turn({2, 3, 5}, i));
     key.splits = 4;
     key.residual = i % 2 == 0;
+    key.stages = turn({1, 2, 3, 8}, i);
+    while (key.stages > 1 && !check_key(key)) --key.stages;
   }
+  // A ring of two stages, and of more than there are columns.
+  add_few(k_blocks ? 2048 : 1024, 40, 16, 0, 7, 2).stages = 2;
+  add_few(k_blocks ? 768 : 320, 33, 0, 0, 5, 1).stages = 6;
   add_few(k_blocks ? 2048 : 1056, 17, 0, 0, 12, 40);
 }
 
@@ -179,10 +186,14 @@ void attend_rows_cases(const Family& family, Cases& out) {
     c.key.warps = group > 4 ? turn({4, 8, 2}, i) : turn({1, 2, 4, 8, 3}, i);
     c.key.blocks = turn({5, 0, 1, 64}, i / 2);
     place_sequences(c, lengths);
-    c.key.tokens = c.count + turn({0, 1, 3}, i);
+    c.key.tokens = std::min(c.count + turn({0, 1, 3}, i), 32);
     if (i % 5 == 4) c.values = Values::large;
     out.push_back(c);
     ++i;
+    if (family.format != Format::f16 || group > 8 || head_dim > 128) return;
+    c.key.matrix = true;
+    c.key.warps = turn({8, 1, 3, 6}, i);
+    out.push_back(c);
   };
   for (int head_dim : {32, 48, 64, 80, 96, 128, 160, 256})
     for (int group : {1, 3, 4, 7})
@@ -195,9 +206,9 @@ void attend_rows_cases(const Family& family, Cases& out) {
   add(128, 16, 0, {520});
   add(64, 2, 16, {16, 17, 0, 48, 49, 31});  // what pages begin and end with
   add(32, 1, 5, {16, 33, 130});
-  // More tokens than lanes look for work at once.
-  add(32, 2, 0, {9, 8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 8, 7, 6, 5, 4,
-                 3, 2, 1, 9, 8, 7, 6, 5, 4, 3, 2, 1, 9, 8, 7, 6, 5, 40});
+  // As many tokens as there may be.
+  add(32, 2, 0, {9, 8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 8, 7, 6,
+                 5, 4, 3, 2, 1, 9, 8, 7, 6, 5, 4, 3, 2, 1, 9, 40});
 }
 
 }  // namespace lathe::testing

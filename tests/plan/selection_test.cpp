@@ -41,7 +41,8 @@ KernelKey drawn_shape(KernelType type, verification::Random& random) {
   const bool gated = type == KernelType::matmul && random.below(2);
   if (type == KernelType::sample) key.splits = 1 + random.below(128);
   if (type == KernelType::matmul) key.blocks = random.below(2);
-  if (type >= KernelType::norm_tokens) key.tokens = key.blocks ? 1 + random.below(32) : 512;
+  if (type >= KernelType::norm_tokens) key.tokens = 512;
+  if (key.blocks || type == KernelType::attend_rows) key.tokens = 1 + random.below(32);
   if (gated) key.gated = true, key.n_b = key.n, key.format_b = key.format;
   if (type == KernelType::norm_tokens || type == KernelType::rms_norm) key.n = 1;
   // What a type does not have stays as it is by default.

@@ -28,7 +28,7 @@ EXTRA = {"ptx_templates/isa/host.h": ("lathe/codegen/",),
          "runtime/mega_executor.cpp": ("ptx_templates/ops/step_records.h",),
          "emulation/op_registry.cpp": ("op_headers.h", "op_list.inc"),  # generated
          "emulation/persistent.cpp": ("codegen/program_shape.h",),
-         "verification/inputs.cpp": ("ptx_templates/ops/launch_shapes.h",)}
+         "verification/inputs.cpp": ("ptx_templates/ops/matmul_shapes.h",)}
 
 # Back ends of other engines include the engine.
 HOSTS = {"examples/ggml_backend": ("ggml", "kernel_sources.h")}

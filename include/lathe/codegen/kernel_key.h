@@ -119,7 +119,7 @@ struct KernelKey {
   int splits = 1;
   bool grouped = false;  // matmul, gemm: four warps multiply together, which only sm_90a can
   bool paired = false;   // matvec: a warp multiplies two neighbouring tiles at once
-  bool matrix = false;   // attend: scores and values by the matrix units, from a cache of f16
+  bool matrix = false;   // attend, attend_rows: by the matrix units, from a cache of f16
   // The kernel may be launched before those that it follows have ended: it waits for them itself,
   // before it touches what they do, and lets those that follow it be launched before it ends.
   bool early = false;
@@ -134,7 +134,7 @@ struct KernelKey {
   bool norm = false;     // matvec: x is normed first, with weights
   bool joined = false;   // matvec: x is normed and added to the residual stream before that
   bool qk_norm = false;  // attend: q and k are normed per head before they rotate
-  bool batched = false;  // append_tokens, top_k, sample: each token has a sequence of its own
+  bool batched = false;  // a batch, whose tokens have sequences of their own, not a chunk of one
   bool paged = false;    // of a KV cache: it lies in pages of kPagePositions, which a table names
   bool masked = false;   // argmax, top_k: a bit for each value says whether it may be chosen
   Pairing pairing = Pairing::adjacent;

@@ -30,6 +30,7 @@ struct Geometry {
   unsigned grid_y = 1;
   unsigned threads = 32;      // per block
   unsigned shared_bytes = 0;  // dynamic shared memory per block
+  unsigned resident = 1;      // blocks that a multiprocessor's registers are to be enough for
 
   friend bool operator==(const Geometry&, const Geometry&) = default;
 };

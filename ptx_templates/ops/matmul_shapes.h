@@ -1,0 +1,124 @@
+// Owns the shapes of matmul (ops/matmul.h) and of its operands: how blocks share the work, and
+// where things lie in their shared memory.
+#pragma once
+
+#include "ops/launch_shapes.h"
+
+namespace lathe::dev {
+
+// The f16 operands of matmul: a row of k values per token, with zeros up to whole pairs of
+// sub-blocks. Of 16 values, 4 t + 2 c + d stands at 8 c + 2 t + d, so that the lanes of a fragment,
+// which have four consecutive codes of a weight row, meet the right values. An operand is its value
+// over 16: up to 2^20 it is finite.
+LATHE_SHAPE int operand_width(int k) {
+  return round_up(k, 64);
+}
+LATHE_SHAPE int operand_at(int i) {
+  return (i & ~15) | (i >> 1 & 1) << 3 | (i >> 2 & 3) << 1 | (i & 1);
+}
+// Operands of few tokens, which have room for `tokens`, a multiple of 8: 64 values of all tokens
+// after the other, as a block's shared memory has them, so that whole tile columns come by one
+// copy. Of a token's eight pieces of eight values the order tells banks apart. `tokens` 0: a row
+// each.
+LATHE_SHAPE long long operand_place(int token, int i, int width, int tokens) {
+  const int at = operand_at(i);
+  if (tokens == 0) return static_cast<long long>(token) * width + at;
+  return (at & ~63) * tokens + token * 64 + ((at >> 3 ^ token) & 7) * 8 + (at & 7);
+}
+
+// A block of matmul takes 128 tokens and eight row tiles. It goes along k in stages of 64 values:
+// their operands, the codes of a pair of sub-blocks of each row tile; apart from them, what else a
+// tile has (fifth bits, scales) for all its stages.
+enum : int {
+  kMatmulTokens = 128,
+  kMatmulRowTiles = 8,
+  kMatmulThreads = 256,
+  kMatmulStages = 4,
+  kMatmulOperandBytes = kMatmulTokens * 128,
+};
+// Blocks of so many rows, of gates and as many ups, with `tiles` row tiles each.
+LATHE_SHAPE int matmul_row_blocks(int n, int gated, int tiles = kMatmulRowTiles) {
+  return ceil_div(ceil_div(n, 16), gated ? tiles / 2 : tiles);
+}
+LATHE_SHAPE int matmul_pair_bytes(int code_bits) {
+  return code_bits > 5 ? 1024 : 512;
+}
+LATHE_SHAPE int matmul_tail_at(int code_bits, int subs) {
+  return (code_bits == 5 ? 4 : code_bits) * 64 * subs;
+}
+// Tiles of a row that can be under way at once, when each has so many stages.
+LATHE_SHAPE int matmul_tail_slots(int pairs) {
+  return ceil_div(kMatmulStages - 1, pairs) + 1;
+}
+struct MatmulShared {
+  int codes;  // within a stage
+  int stage_bytes;
+  int tails, tail_bytes;  // of a row tile
+  int bytes;
+};
+LATHE_SHAPE MatmulShared matmul_shared(int pair_bytes, int tail_bytes, int subs) {
+  MatmulShared m{};
+  m.codes = kMatmulOperandBytes;
+  m.stage_bytes = m.codes + kMatmulRowTiles * pair_bytes;
+  m.tails = kMatmulStages * m.stage_bytes;
+  m.tail_bytes = tail_bytes;
+  m.bytes = m.tails + matmul_tail_slots(subs / 2) * kMatmulRowTiles * tail_bytes;
+  return m;
+}
+
+// A block of matmul with few tokens takes all of them and eight row tiles; or two, of which four
+// warps each have every fourth tile column. Eight warps multiply, and one copies operands. The
+// block goes along k by stages of a tile column, or four: the operands of their values, then eight
+// tiles, each in a slot (slot_bytes()).
+enum : int {
+  kFewTokens = 32,
+  kFewBytes = 113 * 1024,
+  kFewParts = 4,
+  kFewStages = 8,
+  kFewWarps = 8
+};
+// More than half of a multiprocessor's shared memory.
+enum : int { kAloneBytes = 117 * 1024 };
+// Tokens that such a block has room for.
+LATHE_SHAPE int few_tokens(int tokens) {
+  return tokens > 16 ? 32 : tokens > 8 ? 16 : 8;
+}
+struct FewShared {
+  int tiles, slot_bytes;  // within a stage
+  int stage_bytes, stages;
+  int room;      // for what warps of a block give each other
+  int barriers;  // of each stage two, and one more; then a word
+  int bytes;
+};
+// `stages` of a block that has a multiprocessor to itself, or 1: as many as leave room for another.
+LATHE_SHAPE FewShared few_shared(int tokens, int parts, int slot_bytes, int subs, int stages) {
+  FewShared m{};
+  m.tiles = parts * tokens * 64 * subs;
+  m.slot_bytes = slot_bytes;
+  m.stage_bytes = round_up(m.tiles + kMatmulRowTiles * slot_bytes, kCopyLine);
+  // The sums of some row tiles: of the parts of two but the first, or of ups.
+  const int room = (parts > 1 ? 6 : 4) * 16 * 4 * tokens, ends = (2 * kFewStages + 1) * 8 + 8;
+  const bool alone = stages > 1;
+  m.stages =
+      alone ? stages
+            : max_int(2, min_int(int{kFewStages}, (int{kFewBytes} - room - ends) / m.stage_bytes));
+  m.room = m.stages * m.stage_bytes;
+  m.barriers = m.room + room;
+  m.bytes = max_int(m.barriers + ends, alone ? int{kAloneBytes} : 0);
+  return m;
+}
+// How the blocks share all groups of columns of all row blocks: those before the ones of block
+// `block`.
+LATHE_SHAPE int groups_before(int block, int blocks, int groups) {
+  return static_cast<int>(static_cast<long long>(groups) * block / blocks);
+}
+// The block that has this group.
+LATHE_SHAPE int block_of_group(int group, int blocks, int groups) {
+  return static_cast<int>(((static_cast<long long>(group) + 1) * blocks - 1) / groups);
+}
+// What a block leaves of row blocks that others have parts of, two at most.
+LATHE_SHAPE int few_partial_floats(int tokens) {
+  return 2 * kMatmulRowTiles * 16 * tokens;
+}
+
+}  // namespace lathe::dev
