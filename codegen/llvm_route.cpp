@@ -68,6 +68,7 @@ Result<std::string> llvm_ptx(const KernelKey& key, const Target& target, const L
   for (const Param& param : params) parameters.push_back(request_parameter(key, param));
   std::ranges::transform(call.arguments, std::back_inserter(arguments), request_argument);
   const std::string entry = key.symbol();
+  const Geometry launch = kernel.geometry(key);
   const LatheLlvmRequest request = {
       .struct_size = sizeof(LatheLlvmRequest),
       .function = call.function.c_str(),
@@ -76,8 +77,8 @@ Result<std::string> llvm_ptx(const KernelKey& key, const Target& target, const L
       .parameter_count = static_cast<int>(parameters.size()),
       .arguments = arguments.data(),
       .argument_count = static_cast<int>(arguments.size()),
-      .threads = static_cast<int>(kernel.geometry(key).threads),
-      .resident = static_cast<int>(kernel.geometry(key).resident),
+      .threads = static_cast<int>(launch.threads),
+      .resident = static_cast<int>(launch.resident),
       .compute = target.compute,
       .accelerated = target.accelerated,
       .ptx = target.ptx,

@@ -50,7 +50,7 @@ std::vector<Param> params(const KernelKey& key) {
       {"queries", Access::read, Element::f16, queries * 2, 16}, chunk_in(), rows_in(key.tokens)};
   add_caches(key, Access::read, out);
   for (const Param& param : merge_params(key, key.tokens)) out.push_back(param);
-  out.push_back(operands_out("y", operand_tokens(true, key.tokens), key.heads * key.head_dim));
+  out.push_back(operands_out("y", true, key.tokens, key.heads * key.head_dim));
   return out;
 }
 

@@ -28,7 +28,7 @@ std::vector<Param> params(const KernelKey& key) {
   const std::int64_t queries = std::int64_t{key.tokens} * key.heads * key.head_dim;
   std::vector<Param> out = {{"queries", Access::read, Element::f16, queries * 2, 16}, chunk_in()};
   add_caches(key, Access::read, out);
-  out.push_back(operands_out("y", key.tokens, key.heads * key.head_dim));
+  out.push_back(operands_out("y", false, key.tokens, key.heads * key.head_dim));
   return out;
 }
 

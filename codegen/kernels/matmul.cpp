@@ -126,10 +126,6 @@ Geometry geometry(const KernelKey& key) {
   return out;
 }
 
-int operand_rows(const KernelKey& key) {
-  return is_few(key) ? block_tokens(key) : key.tokens;
-}
-
 std::vector<Param> params(const KernelKey& key) {
   std::vector<Param> out;
   add_weights(key, out);
@@ -145,7 +141,8 @@ std::vector<Param> params(const KernelKey& key) {
     out.push_back(
         {"counters", Access::read_write, Element::i32, std::int64_t{row_blocks(key)} * 4, 4});
   }
-  out.push_back(key.gated ? operands_out("y", operand_rows(key), key.n) : vector_out("y", values));
+  out.push_back(key.gated ? operands_out("y", is_few(key), key.tokens, key.n)
+                          : vector_out("y", values));
   return out;
 }
 

@@ -24,11 +24,6 @@ Geometry geometry(const KernelKey& key) {
           .shared_bytes = static_cast<unsigned>(key.warps * 8)};
 }
 
-// For few tokens (batched) the operands lie as a block of matmul has them.
-int operand_rows(const KernelKey& key) {
-  return std::max(key.tokens, operand_tokens(key.batched, key.tokens));
-}
-
 std::vector<Param> params(const KernelKey& key) {
   const std::int64_t values = std::int64_t{key.tokens} * key.k;
   std::vector<Param> out = {vector_in("x", values), vector_in("norm", key.k)};
@@ -38,7 +33,7 @@ std::vector<Param> params(const KernelKey& key) {
     out.push_back(vector_out("joined_stream", values));
   }
   out.push_back(chunk_in());
-  out.push_back(operands_out("y", operand_rows(key), key.k));
+  out.push_back(operands_out("y", key.batched, key.tokens, key.k));
   return out;
 }
 

@@ -40,8 +40,9 @@ Param operands_in(const char* name, int tokens, int block_tokens, int k) {
   const std::int64_t rows = dev::round_up(tokens, block_tokens);
   return {name, Access::read, Element::f16, rows * dev::operand_width(k) * 2, 16};
 }
-Param operands_out(const char* name, int tokens, int k) {
-  return {name, Access::write, Element::f16, std::int64_t{tokens} * dev::operand_width(k) * 2, 16};
+Param operands_out(const char* name, bool few, int tokens, int k) {
+  const std::int64_t rows = std::max(tokens, operand_tokens(few, tokens));
+  return {name, Access::write, Element::f16, rows * dev::operand_width(k) * 2, 16};
 }
 Result<void> has_tokens(const KernelKey& key) {
   return in_range("tokens", key.tokens, 1, kMostChunkTokens);

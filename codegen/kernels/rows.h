@@ -85,7 +85,8 @@ inline Param vector_out(const char* name, std::int64_t values) {
 }
 // Operands of matmul for `tokens` tokens (ops/matmul_shapes.h), padded to whole blocks of tokens.
 Param operands_in(const char* name, int tokens, int block_tokens, int k);
-Param operands_out(const char* name, int tokens, int k);
+// The same of a result; `few`: as few tokens have them, with room for operand_tokens().
+Param operands_out(const char* name, bool few, int tokens, int k);
 // The token count by which operands for few tokens lie, where these are `few`; else 0.
 int operand_tokens(bool few, int tokens);
 // A chunk: how many tokens, the position of the first, the cache's row of position 0 or, of a cache

@@ -44,6 +44,10 @@ LATHE_DEVICE void advance(FewRing& ring) {
     ring.parity ^= 1u;
   }
 }
+// The barrier of those that multiply, behind those of the stages; then comes a word of theirs.
+LATHE_DEVICE u64* few_meeting(const FewRing& ring) {
+  return reinterpret_cast<u64*>(shared_memory() + ring.shape.barriers) + 2 * ring.shape.stages;
+}
 LATHE_DEVICE void open_ring(const FewRing& ring) {
   if (thread_index() == 0) {
     u64* barriers = few_full(ring);
@@ -53,15 +57,14 @@ LATHE_DEVICE void open_ring(const FewRing& ring) {
       hand_over_init(barriers + i, kFewWarps + 1);
       hand_over_init(barriers + stages + i, kFewWarps);
     }
-    hand_over_init(barriers + 2 * stages, kFewWarps);
+    hand_over_init(few_meeting(ring), kFewWarps);
     copy_barriers_ready();
   }
   block_barrier();
 }
-// Waits until all warps that multiply have come.
+// Waits until all of these warps have come.
 LATHE_DEVICE void meet_warps(FewRing& ring) {
-  u64* barrier =
-      reinterpret_cast<u64*>(shared_memory() + ring.shape.barriers) + 2 * ring.shape.stages;
+  u64* barrier = few_meeting(ring);
   warp_barrier();
   if (elected()) hand_over_arrive(barrier);
   copy_barrier_wait(barrier, ring.meetings);
@@ -92,6 +95,11 @@ LATHE_DEVICE int few_part() {
 template <class Way>
 LATHE_DEVICE int few_groups(const MatmulCall& call) {
   return ceil_div(call.columns, int{Way::parts});
+}
+// Whether the warp has a column of this group of a row block.
+template <class Way>
+LATHE_DEVICE bool few_has_column(const MatmulCall& call, int group) {
+  return call.columns % Way::parts == 0 || group * Way::parts + few_part<Way>() < call.columns;
 }
 // The slot of the warp's tile.
 LATHE_DEVICE u8* few_slot(const FewRing& ring) {
@@ -129,8 +137,7 @@ LATHE_DEVICE void copy_tile(const MatmulMatrices& m, const MatmulCall& call, Few
                              c.bytes) +
              (group * Way::parts + part) * c.bytes;
   }
-  const bool there = call.columns % Way::parts == 0 || c.left > 1 ||
-                     (groups - 1) * Way::parts + part < call.columns;
+  const bool there = few_has_column<Way>(call, groups - c.left);
   if (elected()) {
     u64* full = few_full(c.ring);
     announce_copies(full, there ? static_cast<u32>(c.bytes) : 0u);
@@ -147,7 +154,8 @@ LATHE_DEVICE void copy_tile(const MatmulMatrices& m, const MatmulCall& call, Few
 // The operands of groups [begin, end), by a warp that does nothing else. One lane calls.
 template <int kTokens, int kParts>
 LATHE_DEVICE void copy_operands(const MatmulCall& call, FewRing ring, int begin, int end) {
-  const int bytes = call.subs * 64 * kTokens, groups = ceil_div(call.columns, kParts);
+  const int bytes = few_operand_bytes(kTokens, call.subs);
+  const int groups = ceil_div(call.columns, kParts);
   LATHE_UNROLL(1)
   for (int at = begin; at < end; ++at) {
     const int column = at % groups * kParts, columns = min_int(kParts, call.columns - column);
@@ -238,9 +246,8 @@ LATHE_DEVICE void multiply_few(const MatmulMatrices& m, const FewBlock& b, FewRi
   LATHE_UNROLL(1)
   for (int group = b.first; group < b.last; ++group) {
     copy_barrier_wait(few_full(ring), ring.parity);
-    if (b.call.columns % Way::parts == 0 || group * Way::parts + part < b.call.columns) {
-      const u8* stage = few_stage(ring);
-      const u8* x = stage + part * b.call.subs * 64 * Way::tokens;
+    if (few_has_column<Way>(b.call, group)) {
+      const u8* x = few_stage(ring) + part * few_operand_bytes(Way::tokens, b.call.subs);
       const u8* tile = few_slot(ring) + few_offset(ring, from + group * Way::parts * bytes, bytes);
       multiply_column<Way>(b, x, tile, halves);
     }

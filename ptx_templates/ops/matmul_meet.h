@@ -36,17 +36,16 @@ LATHE_DEVICE bool meet(const FewBlock& b, const MatmulMeeting& m, FewRing& ring,
   const int groups = few_groups<Way>(b.call);
   const int first = block_of_group(m.row_block * groups, m.blocks, m.groups);
   const int last = block_of_group((m.row_block + 1) * groups - 1, m.blocks, m.groups);
-  if (first == last) return few_part<Way>() == 0;
-  f32* own = partial_of<Way>(m, block_x(), b.first == 0);
   const bool has_sums = few_part<Way>() == 0;
+  if (first == last) return has_sums;
+  f32* own = partial_of<Way>(m, block_x(), b.first == 0);
   LATHE_UNROLL(4)
   for (int j = 0; j < Way::fragments; ++j) {
     LATHE_UNROLL(4)
     for (int i = 0; i < 4; ++i)
       if (has_sums) own[(4 * j + i) * Way::threads] = sum[0][j][i];
   }
-  u32* is_last = reinterpret_cast<u32*>(shared_memory() + ring.shape.barriers) +
-                 2 * (2 * ring.shape.stages + 1);
+  u32* is_last = reinterpret_cast<u32*>(few_meeting(ring) + 1);
   meet_warps(ring);
   if (thread_index() == 0) {
     const u32 arrival = static_cast<u32>(b.first == 0 ? kArrivals - (last - first) : 1);

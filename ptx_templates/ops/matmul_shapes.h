@@ -83,6 +83,10 @@ enum : int { kAloneBytes = 117 * 1024 };
 LATHE_SHAPE int few_tokens(int tokens) {
   return tokens > 16 ? 32 : tokens > 8 ? 16 : 8;
 }
+// Operands of a tile column, of all tokens.
+LATHE_SHAPE int few_operand_bytes(int tokens, int subs) {
+  return tokens * 64 * subs;
+}
 struct FewShared {
   int tiles, slot_bytes;  // within a stage
   int stage_bytes, stages;
@@ -93,7 +97,7 @@ struct FewShared {
 // `stages` of a block that has a multiprocessor to itself, or 1: as many as leave room for another.
 LATHE_SHAPE FewShared few_shared(int tokens, int parts, int slot_bytes, int subs, int stages) {
   FewShared m{};
-  m.tiles = parts * tokens * 64 * subs;
+  m.tiles = parts * few_operand_bytes(tokens, subs);
   m.slot_bytes = slot_bytes;
   m.stage_bytes = round_up(m.tiles + kMatmulRowTiles * slot_bytes, kCopyLine);
   // The sums of some row tiles: of the parts of two but the first, or of ups.
