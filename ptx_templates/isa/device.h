@@ -185,6 +185,12 @@ LATHE_DEVICE u32 byte_permute(u32 a, u32 b, u32 selector) {
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(selector));
   return r;
 }
+// (a & mask) | bits, in one instruction.
+LATHE_DEVICE u32 masked_or(u32 a, u32 mask, u32 bits) {
+  u32 r;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(a), "r"(mask), "r"(bits));
+  return r;
+}
 // The lower 32 bits of (high:low) >> (shift & 31).
 LATHE_DEVICE u32 funnel_right(u32 low, u32 high, u32 shift) {
   u32 r;

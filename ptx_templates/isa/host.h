@@ -134,6 +134,9 @@ LATHE_DEVICE u32 byte_permute(u32 a, u32 b, u32 selector) {
   }
   return r;
 }
+LATHE_DEVICE u32 masked_or(u32 a, u32 mask, u32 bits) {
+  return (a & mask) | bits;
+}
 LATHE_DEVICE u32 funnel_right(u32 low, u32 high, u32 shift) {
   return static_cast<u32>((static_cast<u64>(high) << 32 | low) >> (shift & 31));
 }

@@ -192,11 +192,14 @@ LATHE_DEVICE void add_values(const u8* values, int head_dim, const f32 (&weight)
   }
 }
 
-// The results as operands, and zeros behind the last head's.
+// The results as operands, and zeros behind the last head's. A lane has two neighbouring values,
+// and so has the one beside it: of the four, operands want the first and third as a pair, and the
+// others.
 template <int kTiles>
 LATHE_DEVICE void store_attended(const AttendTokens& a, AttendSums<kTiles>& sums) {
   const int g = lane_index() / 4, t = lane_index() % 4, k = a.heads * a.head_dim;
-  const int width = operand_width(k);
+  const int width = operand_width(k), odd = t & 1;
+  const u32 bytes = odd ? 0x3276u : 0x5410u;
   LATHE_UNROLL(2)
   for (int r = 0; r < 2; ++r) {
     f32 total = sums.total[r];
@@ -204,18 +207,19 @@ LATHE_DEVICE void store_attended(const AttendTokens& a, AttendSums<kTiles>& sums
     total = total + shuffle_xor(total, 2);
     const f32 factor = divide(0.0625f, total);
     const i64 token = a.token + warp_index() * 16 + g + 8 * r;
-    if (token >= a.tokens) continue;
+    const bool there = token < a.tokens;
     u8* to = a.y + token * width * 2;
     LATHE_UNROLL(32)
     for (int d = 0; d < kTiles; ++d) {
       if (8 * d >= a.head_dim) break;
-      const int at = operand_at(a.head * a.head_dim + 8 * d + 2 * t);
-      *reinterpret_cast<u32*>(to + at * 2) =
-          half2(sums.y[d][2 * r] * factor, sums.y[d][2 * r + 1] * factor);
+      const u32 own = half2(sums.y[d][2 * r] * factor, sums.y[d][2 * r + 1] * factor);
+      const u32 pair = byte_permute(own, shuffle_xor(own, 1), bytes);
+      const int at = operand_at(a.head * a.head_dim + 8 * d + 2 * (t - odd) + odd);
+      if (there) *reinterpret_cast<u32*>(to + at * 2) = pair;
     }
-    if (a.head + 1 < a.heads) continue;
+    if (!there || a.head + 1 < a.heads) continue;
     LATHE_UNROLL(4)
-    for (int i = k + 2 * t; i < width; i += 8) *reinterpret_cast<u32*>(to + operand_at(i) * 2) = 0;
+    for (int i = k + t; i < width; i += 4) reinterpret_cast<u16*>(to)[operand_at(i)] = 0;
   }
 }
 

@@ -7,14 +7,15 @@
 namespace lathe::dev {
 
 // The f16 operands of matmul: a row of k values per token, with zeros up to whole pairs of
-// sub-blocks. Of 16 values, 4 t + 2 c + d stands at 8 c + 2 t + d, so that the lanes of a fragment,
-// which have four consecutive codes of a weight row, meet the right values. An operand is its value
-// over 16: up to 2^20 it is finite.
+// sub-blocks. Of 16 values, 4 t + c + 2 d stands at 8 c + 2 t + d, so that the lanes of a fragment,
+// which have four consecutive codes of a weight row, meet the right values: the first and third as
+// one pair, for these lie 16 bits apart, and the others. An operand is its value over 16: up to
+// 2^20 it is finite.
 LATHE_SHAPE int operand_width(int k) {
   return round_up(k, 64);
 }
 LATHE_SHAPE int operand_at(int i) {
-  return (i & ~15) | (i >> 1 & 1) << 3 | (i >> 2 & 3) << 1 | (i & 1);
+  return (i & ~15) | (i & 1) << 3 | (i >> 2 & 3) << 1 | (i >> 1 & 1);
 }
 // Operands of few tokens, which have room for `tokens`, a multiple of 8: 64 values of all tokens
 // after the other, as a block's shared memory has them, so that whole tile columns come by one

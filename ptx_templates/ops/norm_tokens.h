@@ -53,8 +53,8 @@ LATHE_OP norm_tokens(const f32* x, const f32* weight, const f32* post, const f32
     if (i < k) {
       const f32x4 v = *reinterpret_cast<const f32x4*>(row + i);
       const f32x4 w = *reinterpret_cast<const f32x4*>(weight + i);
-      pairs[0] = half2(v.x * factor * w.x, v.y * factor * w.y);
-      pairs[1] = half2(v.z * factor * w.z, v.w * factor * w.w);
+      pairs[0] = half2(v.x * factor * w.x, v.z * factor * w.z);
+      pairs[1] = half2(v.y * factor * w.y, v.w * factor * w.w);
     }
     const i64 place = operand_place(static_cast<int>(token), i, operand_width(k), few);
     *reinterpret_cast<u32*>(to + place) = pairs[0];

@@ -39,32 +39,40 @@ LATHE_DEVICE int pair_at(int bits, int pair) {
   return bits == 6 ? 3 * pair / 2 * kTileChunk : pair * matmul_pair_bytes(bits);
 }
 
+// Pairs of f16: 1024, by which an integer below it is one (its bits and these), 8, and -8 (1024 +
+// z).
+enum : u32 { kHalf1024 = 0x64006400u, kHalf8 = 0x48004800u };
+LATHE_DEVICE constexpr u32 minus_8192_and(int z) {
+  return 0xf000f000u + 0x00010001u * static_cast<u32>(z);
+}
+
 // The factors of a lane's rows g and g + 8, word 2 r + p of row r and sub-block 2 t + p: scale and
-// offset as a pair, or for q6_k the scales of both halves.
+// offset as a pair, or for q6_k the scales of both halves. Only their last product is rounded.
 template <class Tile>
 LATHE_DEVICE void lane_scales(const u8* tail, int subs, u32 (&out)[4]) {
   const int lane = lane_index(), g = lane / 4;
   const u8* p = tail + (Tile::bits == 5 ? 64 * subs : 0);
   if constexpr (Tile::scales == TileScales::super) {
-    const u32 w = load_u32(p + lane * 4), h = load_u16(p + kTileMinsAt + lane * 2);
-    f32 s[4], m[4];
-    six_bit_scales(w, h, s, m);
-    LATHE_UNROLL(2)
-    for (int r = 0; r < 2; ++r) {
-      const u32 halves = load_u32(p + kTileHalvesAt + g * 8 + 4 * r);
-      const f32 d = 8.0f * f16_to_f32(halves), dmin = -8.0f * f16_to_f32(halves >> 16);
-      out[2 * r] = half2(d * s[2 * r], dmin * m[2 * r]);
-      out[2 * r + 1] = half2(d * s[2 * r + 1], dmin * m[2 * r + 1]);
+    const SixBits bits = six_bits(load_u32(p + lane * 4), load_u16(p + kTileMinsAt + lane * 2));
+    LATHE_UNROLL(4)
+    for (int i = 0; i < 4; ++i) {
+      const u32 both =
+          byte_permute(bits.scales, bits.mins, 0x4400u + 0x1111u * static_cast<u32>(i));
+      // Eight times the scale, less eight times the min.
+      const u32 eight =
+          half2_fma(masked_or(both, 0x00ff00ffu, kHalf1024), 0xc8004800u, 0x7000f000u);
+      out[i] = half2_multiply(eight, load_u32(p + kTileHalvesAt + g * 8 + i / 2 * 4));
     }
   } else if constexpr (Tile::scales == TileScales::sixteen) {
     LATHE_UNROLL(2)
     for (int r = 0; r < 2; ++r) {
-      const f32 d = 8.0f * f16_to_f32(load_u16(p + kTileDeltaAt + g * 4 + 2 * r));
-      const u32 runs = load_u32(p + lane * 8 + 4 * r);
-      f32 s[4];
-      bytes_to_f32(runs ^ 0x80808080u, 128.0f, s);
-      out[2 * r] = half2(d * s[0], d * s[1]);
-      out[2 * r + 1] = half2(d * s[2], d * s[3]);
+      const u32 d = lower_half2(load_u16(p + kTileDeltaAt + g * 4 + 2 * r));
+      const u32 runs = load_u32(p + lane * 8 + 4 * r) ^ 0x80808080u;
+      LATHE_UNROLL(2)
+      for (int c = 0; c < 2; ++c) {
+        const u32 both = byte_permute(runs, kHalf1024, c == 0 ? 0x5150u : 0x5352u);
+        out[2 * r + c] = half2_multiply(half2_fma(both, kHalf8, minus_8192_and(128)), d);
+      }
     }
   } else {
     // Lanes beyond the tile's sub-blocks take others' and are not asked for them.
@@ -73,8 +81,8 @@ LATHE_DEVICE void lane_scales(const u8* tail, int subs, u32 (&out)[4]) {
     for (int r = 0; r < 2; ++r) {
       const u32 d = load_u32(at + 4 * r);
       const u32 m = Tile::affine ? load_u32(at + 32 * subs + 4 * r) : 0;
-      out[2 * r] = half2(8.0f * f16_to_f32(d), 8.0f * f16_to_f32(m));
-      out[2 * r + 1] = half2(8.0f * f16_to_f32(d >> 16), 8.0f * f16_to_f32(m >> 16));
+      out[2 * r] = half2_multiply(byte_permute(d, m, 0x5410u), kHalf8);
+      out[2 * r + 1] = half2_multiply(byte_permute(d, m, 0x7632u), kHalf8);
     }
   }
 }
@@ -117,27 +125,32 @@ LATHE_DEVICE u32 codes_of(const PairWords& in, int p, int v) {
     const u32* w = in.word + 3 * p;
     if (v < 3) return w[v] & 0x3f3f3f3fu;
     return (w[0] >> 2 & 0x30303030u) | (w[1] >> 4 & 0x0c0c0c0cu) | (w[2] >> 6 & 0x03030303u);
-  } else if constexpr (Tile::bits == 5) {
+  } else {
     return (in.word[v] >> (4 * p) & 0x0f0f0f0fu) |
            ((p == 0 ? in.fifth << (4 - v) : in.fifth >> v) & 0x10101010u);
-  } else {
-    return in.word[v] >> (4 * p) & 0x0f0f0f0fu;
   }
 }
 
-// Four codes to operands, the first two and the others.
+// The first and third code of word v of sub-block p as a pair, exactly and less the format's zero;
+// `odd`: the second and fourth.
 template <class Tile>
-LATHE_DEVICE void operands_of(u32 codes, u32 scale, u32 offset, u32& first, u32& second) {
-  const u32 zero = 0xe400e400u + 0x00010001u * static_cast<u32>(Tile::zero);  // -(1024 + zero)
-  const u32 a = half2_add(byte_permute(codes, 0x64646464u, 0x4140u), zero);
-  const u32 b = half2_add(byte_permute(codes, 0x64646464u, 0x4342u), zero);
-  if constexpr (Tile::affine != 0) {
-    first = half2_fma(a, scale, offset);
-    second = half2_fma(b, scale, offset);
+LATHE_DEVICE u32 code_pair(const PairWords& in, int p, int v, bool odd) {
+  constexpr u32 kZero = 0x00010001u * static_cast<u32>(Tile::zero);
+  if constexpr (Tile::bits == 4) {
+    const u32 word = odd ? in.word[v] >> 8 : in.word[v];
+    if (p == 0) return half2_add(masked_or(word, 0x000f000fu, kHalf1024), 0xe400e400u + kZero);
+    // 1024 and 16 times the code, over 16.
+    return half2_fma(masked_or(word, 0x00f000f0u, kHalf1024), 0x2c002c00u,
+                     0xd400d400u + 16 * kZero);
   } else {
-    first = half2_multiply(a, scale);
-    second = half2_multiply(b, scale);
+    const u32 both = byte_permute(codes_of<Tile>(in, p, v), 0x64646464u, odd ? 0x4341u : 0x4240u);
+    return half2_add(both, 0xe400e400u + kZero);
   }
+}
+template <class Tile>
+LATHE_DEVICE u32 scaled(u32 codes, u32 scale, u32 offset) {
+  if constexpr (Tile::affine != 0) return half2_fma(codes, scale, offset);
+  return half2_multiply(codes, scale);
 }
 
 // Operand A of sub-block p for both halves of 16 values. `scales`: of rows g and g + 8 for this
@@ -150,7 +163,9 @@ LATHE_DEVICE void tile_operand(const PairWords& in, int p, const u32 (&scales)[2
     LATHE_UNROLL(2)
     for (int h = 0; h < 2; ++h) {
       const u32 scale = Tile::scales == TileScales::sixteen && h == 1 ? upper : lower;
-      operands_of<Tile>(codes_of<Tile>(in, p, r + 2 * h), scale, upper, a[h][r], a[h][2 + r]);
+      LATHE_UNROLL(2)
+      for (int c = 0; c < 2; ++c)
+        a[h][2 * c + r] = scaled<Tile>(code_pair<Tile>(in, p, r + 2 * h, c == 1), scale, upper);
     }
   }
 }

@@ -69,12 +69,18 @@ LATHE_DEVICE u32x4 tile_chunk(const u8* tile, int chunk) {
   return *reinterpret_cast<const u32x4*>(tile + chunk * kTileChunk + lane_index() * 16);
 }
 
-// The 6-bit scales and mins of q4_k and q5_k from a lane's word w and half word h at kTileMinsAt:
-// of rows g, g, g + 8, g + 8 and sub-blocks 2t, 2t + 1, without d and dmin.
+// The 6-bit scales and mins of q4_k and q5_k from a lane's word w and half word h at kTileMinsAt, a
+// byte each: of rows g, g, g + 8, g + 8 and sub-blocks 2t, 2t + 1, without d and dmin.
+struct SixBits {
+  u32 scales, mins;
+};
+LATHE_DEVICE SixBits six_bits(u32 w, u32 h) {
+  return {w & 0x3f3f3f3fu, ((h | h << 12) & 0x0f0f0f0fu) | (w >> 2 & 0x30303030u)};
+}
 LATHE_DEVICE void six_bit_scales(u32 w, u32 h, f32 (&scales)[4], f32 (&mins)[4]) {
-  const u32 low = w & 0x3f3f3f3fu, min = ((h | h << 12) & 0x0f0f0f0fu) | (w >> 2 & 0x30303030u);
-  bytes_to_f32(low, 0.0f, scales);
-  bytes_to_f32(min, 0.0f, mins);
+  const SixBits bits = six_bits(w, h);
+  bytes_to_f32(bits.scales, 0.0f, scales);
+  bytes_to_f32(bits.mins, 0.0f, mins);
 }
 
 LATHE_DEVICE i32 joined(i32 high, i32 low) {

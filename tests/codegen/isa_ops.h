@@ -26,6 +26,7 @@ LATHE_ISA_OP(round_even, as_u32(round_even(as_f32(a))))
 LATHE_ISA_OP(f16_to_f32, as_u32(f16_to_f32(a)))
 LATHE_ISA_OP(f32_to_f16, f32_to_f16(as_f32(a)))
 LATHE_ISA_OP(byte_permute, byte_permute(a, b, c))
+LATHE_ISA_OP(masked_or, masked_or(a, b, c))
 LATHE_ISA_OP(funnel_right, funnel_right(a, b, c))
 LATHE_ISA_OP(shuffle, shuffle(a, static_cast<int>(b & 31u)))
 LATHE_ISA_OP(shuffle_f32, as_u32(shuffle(as_f32(a), 7)))
@@ -331,7 +332,7 @@ LATHE_OP isa_turns(const u32* in0, const u32* in1, const u32* in2, u32* out, int
 // clang-format off
 #define LATHE_ISA_OPS(X) \
   X(fma) X(divide) X(square_root) X(round_even) X(f16_to_f32) X(f32_to_f16) X(byte_permute) \
-  X(funnel_right) X(shuffle) X(shuffle_f32) X(shuffle_xor) X(shuffle_xor_f32) X(warp_sum) \
+  X(masked_or) X(funnel_right) X(shuffle) X(shuffle_f32) X(shuffle_xor) X(shuffle_xor_f32) X(warp_sum) \
   X(warp_max) X(indices) X(add_multiply) X(integer_to_f32) X(exponential) X(silu) X(gelu_tanh) X(gelu_erf) \
   X(stream) X(shared_line) X(block_barrier) X(warp_barrier) X(sine) X(turns) X(ballot) X(pinned) X(uniform) X(elected) X(dot4) X(mma_u8_k32) \
   X(mma_s8_k32) X(mma_u8_k16) X(mma_f16_k16) X(mma_bf16_k16) X(store_to_host) X(relaxed_u32) X(relaxed_u64) X(relaxed_u32x4) X(atomic_add) \

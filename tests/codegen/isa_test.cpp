@@ -67,9 +67,9 @@ bool same(std::uint32_t a, std::uint32_t b, bool floats) {
 
 // Whether the words are no floats: then a NaN is a word like any other.
 bool moves_bits(const std::string& name) {
-  for (const char* part :
-       {"byte_permute", "funnel_right", "stream", "shuffle", "barrier", "ballot", "dot4", "mma",
-        "relaxed", "atomic", "copy", "dependents", "half2", "transposed", "columns", "e4m3", "f64"})
+  for (const char* part : {"byte_permute", "masked_or", "funnel_right", "stream", "shuffle",
+                           "barrier", "ballot", "dot4", "mma", "relaxed", "atomic", "copy",
+                           "dependents", "half2", "transposed", "columns", "e4m3", "f64"})
     if (name.find(part) != std::string::npos) return true;
   return false;
 }
