@@ -69,7 +69,7 @@ void share_few(KernelKey& key, int multiprocessors) {
 }
 
 int vocabulary_splits(int vocab) {
-  return std::clamp(vocab / kValuesPerVocabularySplit, 1, kMaxVocabularySplits);
+  return std::clamp(ceil_div(vocab, kValuesPerVocabularySplit), 1, kMaxVocabularySplits);
 }
 
 int top_k_warps(int vocab, int splits) {
