@@ -71,11 +71,15 @@ Result<void> check(const KernelKey& key) {
   return {};
 }
 
+// Of a block.
+int row_tiles(const KernelKey& key) {
+  return dev::kMatmulRowTiles / key.splits;
+}
 // Of all matrices.
 int row_blocks(const KernelKey& key) {
   int blocks = 0;
   for (const auto& [format, n] : matrices(key)) {
-    blocks += dev::matmul_row_blocks(n, key.gated ? 1 : 0, dev::kMatmulRowTiles / key.splits);
+    blocks += dev::matmul_row_blocks(n, key.gated ? 1 : 0, row_tiles(key));
     if (key.gated) break;
   }
   return blocks;
@@ -122,6 +126,7 @@ Geometry geometry(const KernelKey& key) {
   } else {
     out.grid_x = static_cast<unsigned>(ceil_div(key.tokens, int{dev::kMatmulTokens}));
     out.grid_y = static_cast<unsigned>(row_blocks(key));
+    if (key.grouped) out.resident = 2;
   }
   return out;
 }
@@ -138,12 +143,28 @@ std::vector<Param> params(const KernelKey& key) {
     const std::int64_t floats = dev::few_partial_floats(block_tokens(key));
     out.push_back(vector_out("partial", key.blocks * floats));
     out.back().scratch = true;
-    out.push_back(
-        {"counters", Access::read_write, Element::i32, std::int64_t{row_blocks(key)} * 4, 4});
+    out.push_back({"counters", Access::read_write, Element::i32,
+                   std::int64_t{row_blocks(key)} * row_tiles(key) * 4, 4});
   }
   out.push_back(key.gated ? operands_out("y", is_few(key), key.tokens, key.n)
                           : vector_out("y", values));
   return out;
+}
+
+// Whether two blocks or more have parts of this row block.
+bool is_shared(const KernelKey& key, int row_block) {
+  const int columns = dev::tile_subs_total(key.k) / tile_sizes(key).subs;
+  const int groups = ceil_div(columns, key.splits);
+  const int all = row_blocks(key) * groups, blocks = std::min(key.blocks, all);
+  return dev::block_of_group(row_block * groups, blocks, all) !=
+         dev::block_of_group((row_block + 1) * groups - 1, blocks, all);
+}
+
+// Whether that is so of any.
+bool any_is_shared(const KernelKey& key) {
+  for (int row_block = 0; row_block < row_blocks(key); ++row_block)
+    if (is_shared(key, row_block)) return true;
+  return false;
 }
 
 OpCall call(const KernelKey& key) {
@@ -168,6 +189,7 @@ OpCall call(const KernelKey& key) {
     call.arguments.push_back(parameter(y - 2));  // partial
     call.arguments.push_back(parameter(y - 1));  // counters
     call.arguments.push_back(integer(key.blocks));
+    call.arguments.push_back(integer(any_is_shared(key) ? 1 : 0));
     call.arguments.push_back(integer(key.stages));
     call.arguments.push_back(integer(key.early ? 1 : 0));
     call.waits = true;
@@ -183,15 +205,6 @@ Cost cost(const KernelKey& key) {
   const std::int64_t m = key.tokens;
   bytes += m * key.k * 2 + rows_of(key) * ((key.bias ? 4 : 0) + (key.residual ? m * 4 : 0));
   return {bytes, m * rows_of(key) * (key.gated ? 2 : 4), 2 * m * products};
-}
-
-// Whether two blocks or more have parts of this row block.
-bool is_shared(const KernelKey& key, int row_block) {
-  const int columns = dev::tile_subs_total(key.k) / tile_sizes(key).subs;
-  const int groups = ceil_div(columns, key.splits);
-  const int all = row_blocks(key) * groups, blocks = std::min(key.blocks, all);
-  return dev::block_of_group(row_block * groups, blocks, all) !=
-         dev::block_of_group((row_block + 1) * groups - 1, blocks, all);
 }
 
 // What the device's arithmetic is held to: all in double precision, operands as they are.
@@ -212,8 +225,11 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
     ++next;  // partial
     auto* counters = static_cast<std::int32_t*>(arguments[next++]);
     const auto [first, last] = share(row_blocks(key), part, parts);
-    for (std::int64_t block = first; block < last; ++block)
-      if (is_shared(key, static_cast<int>(block))) counters[block] += dev::kArrivals;
+    for (std::int64_t block = first; block < last; ++block) {
+      if (!is_shared(key, static_cast<int>(block))) continue;
+      for (int tile = 0; tile < dev::meeting_tiles(row_tiles(key), key.gated ? 1 : 0); ++tile)
+        counters[block * row_tiles(key) + tile] += dev::kArrivals;
+    }
   }
   void* y = arguments[next];
 

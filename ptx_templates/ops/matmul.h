@@ -7,7 +7,6 @@
 
 #include "ops/matmul_many.h"
 #include "ops/matmul_meet.h"
-#include "ops/matmul_rows.h"
 
 namespace lathe::dev {
 
@@ -18,12 +17,14 @@ LATHE_DEVICE void matmul_block(const ManyBlock& b) {
   store_sums<Way>(b, sum, reinterpret_cast<f32*>(shared_memory()), [] { block_barrier(); });
 }
 template <class Way>
-LATHE_DEVICE void matmul_block(const MatmulMatrices& m, const FewBlock& b,
+LATHE_DEVICE void matmul_block(const MatmulMatrices& m, const FewBlock& b, int row_block,
                                const MatmulMeeting& meeting, FewRing& ring, FewCopies& copies) {
   MatmulSums<Way> sum;
   multiply_few<Way>(m, b, ring, copies, sum);
-  if (meet<Way>(b, meeting, ring, sum))
-    store_sums<Way>(b, sum, few_room(ring), [&] { meet_warps(ring); });
+  if (few_part<Way>() > 0) return;  // others have the sums
+  const FewSharers by = few_sharers(meeting, row_block);
+  if (meeting.meets && by.first != by.last) return leave_sums<Way>(b, meeting, sum);
+  store_sums<Way>(b, sum, few_room(ring), [&] { meet_warps(ring); });
 }
 
 // How a block's work is shared out, by the tiles it reads.
@@ -66,14 +67,16 @@ LATHE_DEVICE void matmul_few(const MatmulMatrices& m, const MatmulCall& call, Ma
                              const FewShared& shape, bool early) {
   constexpr int kTiles = kMatmulRowTiles / kParts;
   const int groups = ceil_div(call.columns, kParts);
+  meeting.row_groups = groups;
   meeting.groups = all_row_blocks(m, call.gated, kTiles) * groups;
   meeting.blocks = min_int(meeting.blocks, meeting.groups);
   if (block_x() >= meeting.blocks) {
     if (early) wait_for_predecessor();
     return;
   }
+  const int begin = groups_before(block_x(), meeting.blocks, meeting.groups);
   const int end = groups_before(block_x() + 1, meeting.blocks, meeting.groups);
-  int at = groups_before(block_x(), meeting.blocks, meeting.groups);
+  int at = begin;
   FewRing ring = {shape, 0, 0, 0};
   open_ring(ring);
   if (uniform(warp_index()) == kFewWarps) {
@@ -91,11 +94,12 @@ LATHE_DEVICE void matmul_few(const MatmulMatrices& m, const MatmulCall& call, Ma
     const int first = at % groups, last = min_int(groups, first + end - at);
     const bool lets_go = early && at + last - first == end;
     FewBlock block = {{call, {}, at / groups, 0}, first, last, lets_go};
-    meeting.row_block = block.row_block;
+    const int row_block = block.row_block;
     const int format = find_matrix(m, call.gated, kTiles, block.row_block, block.matrix);
-    matmul_of<FewWays<kTokens, kParts>>(m, format, m, block, meeting, ring, copies);
+    matmul_of<FewWays<kTokens, kParts>>(m, format, m, block, row_block, meeting, ring, copies);
     at += last - first;
   } while (at < end);
+  finish_meetings<AnyWay>(m, call, meeting, begin, end);
 }
 
 // What four warps do together has no instructions elsewhere, so it has ops of its own.
@@ -128,10 +132,10 @@ LATHE_MATMUL_OP(matmul_grouped, true)
 // With few tokens: `blocks` share the work.
 #define LATHE_FEW_OP(name, kTokens, kParts)                                                       \
   LATHE_OP name(LATHE_MATMUL_PARAMETERS, int slot_bytes, f32* partial, i32* counters, int blocks, \
-                int stages, int early) {                                                          \
+                int meets, int stages, int early) {                                               \
     LATHE_MATMUL_CALL                                                                             \
     matmul_few<kTokens, kParts>(                                                                  \
-        m, call, {partial, reinterpret_cast<u32*>(counters), blocks, 0, 0},                       \
+        m, call, {partial, reinterpret_cast<u32*>(counters), blocks, meets, 0, 0},                \
         few_shared(kTokens, kParts, slot_bytes, subs, stages), early != 0);                       \
   }
 LATHE_FEW_OP(matmul_of_8, 8, 1)

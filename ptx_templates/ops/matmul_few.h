@@ -44,7 +44,7 @@ LATHE_DEVICE void advance(FewRing& ring) {
     ring.parity ^= 1u;
   }
 }
-// The barrier of those that multiply, behind those of the stages; then comes a word of theirs.
+// The barrier of those that multiply, behind those of the stages.
 LATHE_DEVICE u64* few_meeting(const FewRing& ring) {
   return reinterpret_cast<u64*>(shared_memory() + ring.shape.barriers) + 2 * ring.shape.stages;
 }
@@ -167,11 +167,13 @@ LATHE_DEVICE void copy_operands(const MatmulCall& call, FewRing ring, int begin,
   }
 }
 
-// The sums of the first 16 values of all sub-blocks, and of the others: two chains of products,
-// for each product waits for the last one of its own.
+// Where warps share a row tile, and a multiprocessor has one block, the sums of the first 16 values
+// of all sub-blocks, and those of the others: two chains of products, for each product waits for
+// the last one of its own. Elsewhere other warps have the time.
 template <class Way>
 struct FewSums {
-  f32 half[2][Way::fragments][4];
+  enum : int { chains = Way::parts > 1 ? 2 : 1 };
+  f32 chain[chains][Way::fragments][4];
 };
 
 // The products of a stage's column.
@@ -201,7 +203,8 @@ LATHE_DEVICE void multiply_column(const FewBlock& b, const u8* x, const u8* tile
         load_columns(v, column + j * 1024);
         LATHE_UNROLL(2)
         for (int h = 0; h < 2; ++h)
-          mma_f16_k16(sum.half[h][j], a[h][0], a[h][1], a[h][2], a[h][3], v[2 * h], v[2 * h + 1]);
+          mma_f16_k16(sum.chain[h % FewSums<Way>::chains][j], a[h][0], a[h][1], a[h][2], a[h][3],
+                      v[2 * h], v[2 * h + 1]);
       }
     }
   }
@@ -242,14 +245,14 @@ LATHE_DEVICE void multiply_few(const MatmulMatrices& m, const FewBlock& b, FewRi
   const u8* from = matmul_tile_row(b.matrix, b.row_block, Way::row_tiles, Way::row_tile(0),
                                    b.call.columns, bytes) +
                    part * bytes;
-  FewSums<Way> halves = {};
+  FewSums<Way> own = {};
   LATHE_UNROLL(1)
   for (int group = b.first; group < b.last; ++group) {
     copy_barrier_wait(few_full(ring), ring.parity);
     if (few_has_column<Way>(b.call, group)) {
       const u8* x = few_stage(ring) + part * few_operand_bytes(Way::tokens, b.call.subs);
       const u8* tile = few_slot(ring) + few_offset(ring, from + group * Way::parts * bytes, bytes);
-      multiply_column<Way>(b, x, tile, halves);
+      multiply_column<Way>(b, x, tile, own);
     }
     warp_barrier();
     if (elected()) hand_over_arrive(few_empty(ring));
@@ -260,7 +263,10 @@ LATHE_DEVICE void multiply_few(const MatmulMatrices& m, const FewBlock& b, FewRi
   LATHE_UNROLL(4)
   for (int j = 0; j < Way::fragments; ++j) {
     LATHE_UNROLL(4)
-    for (int i = 0; i < 4; ++i) sum[0][j][i] = halves.half[0][j][i] + halves.half[1][j][i];
+    for (int i = 0; i < 4; ++i) {
+      sum[0][j][i] = own.chain[0][j][i];
+      if constexpr (FewSums<Way>::chains > 1) sum[0][j][i] += own.chain[1][j][i];
+    }
   }
   if constexpr (int{Way::parts} > 1) join_parts<Way>(ring, sum);
 }

@@ -3,84 +3,129 @@
 //
 // All groups of tile columns of all row blocks stand in one line, which is cut into as many equal
 // pieces as there are blocks: every multiprocessor has the same weights to read, whatever the
-// shape. Of a row block that two or more blocks have parts of, each leaves its sums in scratch
-// memory, and the last one to come adds them up in the order of the groups.
+// shape. A row block that two or more blocks have parts of is one that the block before has begun,
+// or one that the block itself begins: at most two, each with a place in scratch memory. Each warp
+// leaves its sums there and goes on. Behind its last products it arrives at both, and the last to
+// come at a row tile adds up all of its sums, in the order of the groups.
 #pragma once
 
 #include "ops/matmul_few.h"
+#include "ops/matmul_rows.h"
 
 namespace lathe::dev {
 
 struct MatmulMeeting {
   f32* partial;   // few_partial_floats() for each block
-  u32* counters;  // arrivals, of each row block, modulo kArrivals
+  u32* counters;  // arrivals of each row block at each row tile, modulo kArrivals
   int blocks;
-  int groups;     // of all row blocks
-  int row_block;  // of all
+  int meets;               // whether any row block is shared
+  int groups, row_groups;  // of all row blocks, and of one
 };
 
-// A block leaves the sums of a row block's first groups in the second of its two places, others in
-// the first: at most one of each.
-template <class Way>
-LATHE_DEVICE f32* partial_of(const MatmulMeeting& m, int block, bool begins) {
-  return m.partial +
-         (static_cast<i64>(block) * 2 + (begins ? 1 : 0)) * (Way::fragments * 4 * Way::threads) +
-         thread_index();
+// The blocks that have parts of a row block.
+struct FewSharers {
+  int first, last;
+};
+LATHE_DEVICE FewSharers few_sharers(const MatmulMeeting& m, int row_block) {
+  const int group = row_block * m.row_groups;
+  return {block_of_group(group, m.blocks, m.groups),
+          block_of_group(group + m.row_groups - 1, m.blocks, m.groups)};
 }
 
-// Adds up the sums of all blocks that have a part of the row block, if this is the last of them to
-// come: in the others the result is false, and in warps whose sums another one has.
+// The sums of a block's warp: the first of its lanes', of fragment 0.
 template <class Way>
-LATHE_DEVICE bool meet(const FewBlock& b, const MatmulMeeting& m, FewRing& ring,
-                       MatmulSums<Way>& sum) {
-  const int groups = few_groups<Way>(b.call);
-  const int first = block_of_group(m.row_block * groups, m.blocks, m.groups);
-  const int last = block_of_group((m.row_block + 1) * groups - 1, m.blocks, m.groups);
-  const bool has_sums = few_part<Way>() == 0;
-  if (first == last) return has_sums;
-  f32* own = partial_of<Way>(m, block_x(), b.first == 0);
+LATHE_DEVICE f32* few_partial(const MatmulMeeting& m, int block, bool begun, int warp) {
+  constexpr int kSums = Way::fragments * 4 * kWarp;
+  return m.partial +
+         ((static_cast<i64>(block) * 2 + (begun ? 1 : 0)) * int{kFewWarps} + warp) * kSums;
+}
+
+template <class Way>
+LATHE_DEVICE void leave_sums(const FewBlock& b, const MatmulMeeting& m,
+                             const MatmulSums<Way>& sum) {
+  f32* own = few_partial<Way>(m, block_x(), b.first == 0, warp_index());
   LATHE_UNROLL(4)
-  for (int j = 0; j < Way::fragments; ++j) {
-    LATHE_UNROLL(4)
-    for (int i = 0; i < 4; ++i)
-      if (has_sums) own[(4 * j + i) * Way::threads] = sum[0][j][i];
-  }
-  u32* is_last = reinterpret_cast<u32*>(few_meeting(ring) + 1);
-  meet_warps(ring);
-  if (thread_index() == 0) {
-    const u32 arrival = static_cast<u32>(b.first == 0 ? kArrivals - (last - first) : 1);
-    const u32 before = atomic_add(m.counters + m.row_block, arrival);
-    *is_last = (before + arrival) % kArrivals == 0;
-  }
-  meet_warps(ring);
-  if (!*is_last || !has_sums) return false;
-  clear_sums<Way>(sum);
+  for (int j = 0; j < Way::fragments; ++j)
+    *reinterpret_cast<f32x4*>(own + (j * kWarp + lane_index()) * 4) = {sum[0][j][0], sum[0][j][1],
+                                                                       sum[0][j][2], sum[0][j][3]};
+}
+
+// The sums of a warp's row tile, of all blocks in the order of their groups.
+template <class Way>
+LATHE_DEVICE void add_sums(const MatmulMeeting& m, const FewSharers& by, int warp,
+                           MatmulSums<Way>& sum) {
   // Several blocks' at a time are on their way.
   enum : int { at_once = Way::fragments > 2 ? 2 : 4 };
+  clear_sums<Way>(sum);
   LATHE_UNROLL(1)
-  for (int block = first; block <= last; block += at_once) {
-    u32 part[at_once][Way::fragments][4];
+  for (int block = by.first; block <= by.last; block += at_once) {
+    u32x4 part[at_once][Way::fragments];
     LATHE_UNROLL(4)
     for (int n = 0; n < at_once; ++n) {
-      const int other = min_int(block + n, last);
-      const u32* from = reinterpret_cast<const u32*>(partial_of<Way>(m, other, other == first));
+      const int other = min_int(block + n, by.last);
+      const f32* from = few_partial<Way>(m, other, other == by.first, warp) + lane_index() * 4;
       LATHE_UNROLL(4)
-      for (int j = 0; j < Way::fragments; ++j) {
-        LATHE_UNROLL(4)
-        for (int i = 0; i < 4; ++i) part[n][j][i] = load_relaxed(from + (4 * j + i) * Way::threads);
-      }
+      for (int j = 0; j < Way::fragments; ++j)
+        part[n][j] = load_relaxed(reinterpret_cast<const u32x4*>(from + j * kWarp * 4));
     }
     LATHE_UNROLL(4)
     for (int n = 0; n < at_once; ++n) {
+      if (block + n > by.last) break;
       LATHE_UNROLL(4)
       for (int j = 0; j < Way::fragments; ++j) {
-        LATHE_UNROLL(4)
-        for (int i = 0; i < 4; ++i)
-          sum[0][j][i] = block + n <= last ? sum[0][j][i] + as_f32(part[n][j][i]) : sum[0][j][i];
+        sum[0][j][0] = sum[0][j][0] + as_f32(part[n][j].x);
+        sum[0][j][1] = sum[0][j][1] + as_f32(part[n][j].y);
+        sum[0][j][2] = sum[0][j][2] + as_f32(part[n][j].z);
+        sum[0][j][3] = sum[0][j][3] + as_f32(part[n][j].w);
       }
     }
   }
-  return true;
+}
+
+// Writes the rows of the warp's row tile of a row block.
+template <class Way>
+LATHE_DEVICE void finish_row_tile(const MatmulMatrices& matrices, const MatmulCall& call,
+                                  const MatmulMeeting& m, int row_block) {
+  const FewSharers by = few_sharers(m, row_block);
+  MatmulBlock b = {call, {}, row_block, 0};
+  find_matrix(matrices, call.gated, Way::row_tiles, b.row_block, b.matrix);
+  MatmulSums<Way> sum;
+  if (!call.gated) {
+    add_sums<Way>(m, by, warp_index(), sum);
+    return store_rows<Way>(b, sum);
+  }
+  const int half = Way::row_tiles / 2, gate = warp_index() % half;
+  MatmulSums<Way> ups;
+  add_sums<Way>(m, by, gate, sum);
+  add_sums<Way>(m, by, gate + half, ups);
+  store_gated_tile<Way>(b, b.row_block * half + gate, sum[0],
+                        [&](int j, int i) { return ups[0][j][i]; });
+}
+
+// After a block's groups [begin, end): lane 0 arrives at the row block that others have begun, if
+// there is one, lane 1 at the one that the block has begun itself and not ended.
+template <class Way>
+LATHE_DEVICE void finish_meetings(const MatmulMatrices& matrices, const MatmulCall& call,
+                                  const MatmulMeeting& m, int begin, int end) {
+  if (!m.meets || few_part<Way>() > 0) return;
+  const int lane = lane_index(), last = (end - 1) / m.row_groups;
+  const int row_block = lane == 0 ? begin / m.row_groups : last;
+  const bool begun = end % m.row_groups != 0 && last * m.row_groups >= begin;
+  warp_barrier();
+  u32 arrivals = 1;
+  if (lane == 0 ? begin % m.row_groups != 0 : lane == 1 && begun) {
+    const FewSharers by = few_sharers(m, row_block);
+    const int whole = call.gated ? kArrivals / 2 : kArrivals;  // of a gate, and of its up
+    const u32 arrival = static_cast<u32>(lane == 0 ? 1 : whole - (by.last - by.first));
+    const int tile = Way::row_tile(0) % meeting_tiles(Way::row_tiles, call.gated);
+    arrivals = arrival + atomic_add(m.counters + row_block * Way::row_tiles + tile, arrival);
+  }
+  warp_barrier();
+  LATHE_UNROLL(1)
+  for (int i = 0; i < 2; ++i) {
+    if (shuffle(arrivals, i) % kArrivals == 0)
+      finish_row_tile<Way>(matrices, call, m, i == 0 ? begin / m.row_groups : last);
+  }
 }
 
 }  // namespace lathe::dev

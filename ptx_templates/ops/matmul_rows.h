@@ -7,72 +7,94 @@
 
 namespace lathe::dev {
 
+// The first of a lane's tokens of fragment 0; of fragment j they are 8 j further.
 template <class Way>
-LATHE_DEVICE void store_rows(const MatmulBlock& b, const MatmulSums<Way>& sum) {
-  const int g = lane_index() / 4, t = lane_index() % 4;
-  const int token = b.token + warp_index() % Way::split * Way::tokens + 2 * t;
+LATHE_DEVICE int first_token(const MatmulBlock& b) {
+  return b.token + warp_index() % Way::split * Way::tokens + lane_index() % 4 * 2;
+}
+
+// Rows of row tile `tile` and the tokens of some fragments. All residuals are asked for at once,
+// whatever tokens there are, and before a row is written, which may be the same memory to a
+// compiler.
+template <int kFragments>
+LATHE_DEVICE void store_row_tile(const MatmulBlock& b, int tile, int token, const f32 (*sum)[4]) {
+  const int g = lane_index() / 4;
   f32* y = static_cast<f32*>(b.call.y);
-  LATHE_UNROLL(4)
-  for (int r = 0; r < Way::tiles; ++r) {
-    LATHE_UNROLL(2)
-    for (int i = 0; i < 2; ++i) {
-      const int row = (b.row_block * Way::row_tiles + Way::row_tile(r)) * kTileRows + g + 8 * i;
-      if (row >= b.matrix.n) continue;
-      const f32 bias = b.matrix.bias ? b.matrix.bias[row] : 0.0f;
-      const i64 first = static_cast<i64>(token) * b.call.stride + b.matrix.first + row;
-      // Few are looked at before a row is written, which may be the same memory to a compiler.
-      constexpr bool kFew = Way::fragments <= 4;
-      f32 added[kFew ? Way::fragments : 1][2] = {};
-      if constexpr (kFew) {
-        LATHE_UNROLL(4)
-        for (int j = 0; j < Way::fragments; ++j) {
-          LATHE_UNROLL(2)
-          for (int c = 0; c < 2; ++c) {
-            if (b.call.residual && token + 8 * j + c < b.call.tokens)
-              added[j][c] = b.call.residual[first + (8 * j + c) * b.call.stride];
-          }
-        }
+  f32 added[2][kFragments][2] = {};
+  LATHE_UNROLL(2)
+  for (int i = 0; i < 2; ++i) {
+    const int row = min_int(tile * kTileRows + g + 8 * i, b.matrix.n - 1);
+    LATHE_UNROLL(4)
+    for (int j = 0; j < kFragments; ++j) {
+      LATHE_UNROLL(2)
+      for (int c = 0; c < 2; ++c) {
+        const i64 at = min_int(token + 8 * j + c, b.call.tokens - 1);
+        if (b.call.residual)
+          added[i][j][c] = b.call.residual[at * b.call.stride + b.matrix.first + row];
       }
-      LATHE_UNROLL(16)
-      for (int j = 0; j < Way::fragments; ++j) {
-        LATHE_UNROLL(2)
-        for (int c = 0; c < 2; ++c) {
-          const int at = token + 8 * j + c;
-          if (at >= b.call.tokens) continue;
-          const i64 place = static_cast<i64>(at) * b.call.stride + b.matrix.first + row;
-          f32 value = fma(sum[r][j][2 * i + c], 2.0f, bias);
-          if (b.call.residual) value = value + (kFew ? added[j % 4][c] : b.call.residual[place]);
-          y[place] = value;
-        }
+    }
+  }
+  LATHE_UNROLL(2)
+  for (int i = 0; i < 2; ++i) {
+    const int row = tile * kTileRows + g + 8 * i;
+    if (row >= b.matrix.n) continue;
+    const f32 bias = b.matrix.bias ? b.matrix.bias[row] : 0.0f;
+    LATHE_UNROLL(4)
+    for (int j = 0; j < kFragments; ++j) {
+      LATHE_UNROLL(2)
+      for (int c = 0; c < 2; ++c) {
+        const int at = token + 8 * j + c;
+        f32 value = fma(sum[j][2 * i + c], 2.0f, bias);
+        if (b.call.residual) value = value + added[i][j][c];
+        if (at < b.call.tokens)
+          y[static_cast<i64>(at) * b.call.stride + b.matrix.first + row] = value;
       }
     }
   }
 }
+template <class Way>
+LATHE_DEVICE void store_rows(const MatmulBlock& b, const MatmulSums<Way>& sum) {
+  constexpr int kAtOnce = Way::fragments < 4 ? Way::fragments : 4;
+  const int token = first_token<Way>(b);
+  LATHE_UNROLL(4)
+  for (int r = 0; r < Way::tiles; ++r) {
+    const int tile = b.row_block * Way::row_tiles + Way::row_tile(r);
+    LATHE_UNROLL(4)
+    for (int j = 0; j < Way::fragments; j += kAtOnce)
+      store_row_tile<kAtOnce>(b, tile, token + 8 * j, sum[r] + j);
+  }
+}
 
 // activation(gate) * up as an operand of each of the warp's tokens, with zeros past the last row.
-// Row tile `tile` of the gates; `up` has the sum that belongs to sum j, i.
+// Row tile `tile` of the gates; `up` has the sum that belongs to sum j, i. All are computed before
+// one is stored, so that they are side by side, not each behind a branch.
 template <class Way, class Up>
 LATHE_DEVICE void store_gated_tile(const MatmulBlock& b, int tile,
                                    const f32 (&gates)[Way::fragments][4], Up up) {
-  const int g = lane_index() / 4, t = lane_index() % 4;
-  const int token = b.token + warp_index() % Way::split * Way::tokens + 2 * t;
+  const int g = lane_index() / 4, token = first_token<Way>(b);
   u16* y = static_cast<u16*>(b.call.y);
   LATHE_UNROLL(2)
   for (int i = 0; i < 2; ++i) {
     const int row = tile * kTileRows + g + 8 * i;
-    if (row >= b.call.out_width) continue;
+    u32 products[Way::fragments][2];
+    LATHE_UNROLL(16)
+    for (int j = 0; j < Way::fragments; ++j) {
+      LATHE_UNROLL(2)
+      for (int c = 0; c < 2; ++c) {
+        const f32 gate = gates[j][2 * i + c] * 2.0f;
+        // `up` is twice its sum, over 16.
+        const f32 value =
+            (b.call.activation ? gelu_tanh(gate) : silu(gate)) * (up(j, 2 * i + c) * 0.125f);
+        products[j][c] = pinned(f32_to_f16(row < b.matrix.n ? value : 0.0f));
+      }
+    }
     LATHE_UNROLL(16)
     for (int j = 0; j < Way::fragments; ++j) {
       LATHE_UNROLL(2)
       for (int c = 0; c < 2; ++c) {
         const int at = token + 8 * j + c;
-        if (at >= b.call.tokens) continue;
-        const f32 gate = gates[j][2 * i + c] * 2.0f;
-        // `up` is twice its sum, over 16.
-        const f32 value =
-            (b.call.activation ? gelu_tanh(gate) : silu(gate)) * (up(j, 2 * i + c) * 0.125f);
-        y[operand_place(at, row, b.call.out_width, Way::few)] =
-            f32_to_f16(row < b.matrix.n ? value : 0.0f);
+        if (row < b.call.out_width && at < b.call.tokens)
+          y[operand_place(at, row, b.call.out_width, Way::few)] = static_cast<u16>(products[j][c]);
       }
     }
   }

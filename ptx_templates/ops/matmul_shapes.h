@@ -73,7 +73,7 @@ LATHE_SHAPE MatmulShared matmul_shared(int pair_bytes, int tail_bytes, int subs)
 // tiles, each in a slot (slot_bytes()).
 enum : int {
   kFewTokens = 32,
-  kFewBytes = 113 * 1024,
+  kFewBytes = 111 * 1024,
   kFewParts = 4,
   kFewStages = 8,
   kFewWarps = 8
@@ -92,7 +92,7 @@ struct FewShared {
   int tiles, slot_bytes;  // within a stage
   int stage_bytes, stages;
   int room;      // for what warps of a block give each other
-  int barriers;  // of each stage two, and one more; then a word
+  int barriers;  // of each stage two, and one more
   int bytes;
 };
 // `stages` of a block that has a multiprocessor to itself, or 1: as many as leave room for another.
@@ -102,7 +102,7 @@ LATHE_SHAPE FewShared few_shared(int tokens, int parts, int slot_bytes, int subs
   m.slot_bytes = slot_bytes;
   m.stage_bytes = round_up(m.tiles + kMatmulRowTiles * slot_bytes, kCopyLine);
   // The sums of some row tiles: of the parts of two but the first, or of ups.
-  const int room = (parts > 1 ? 6 : 4) * 16 * 4 * tokens, ends = (2 * kFewStages + 1) * 8 + 8;
+  const int room = (parts > 1 ? 6 : 4) * 16 * 4 * tokens, ends = (2 * kFewStages + 1) * 8;
   const bool alone = stages > 1;
   m.stages =
       alone ? stages
@@ -120,6 +120,11 @@ LATHE_SHAPE int groups_before(int block, int blocks, int groups) {
 // The block that has this group.
 LATHE_SHAPE int block_of_group(int group, int blocks, int groups) {
   return static_cast<int>(((static_cast<long long>(group) + 1) * blocks - 1) / groups);
+}
+// Row tiles of a row block at each of which the warps of all blocks meet, gates and their ups
+// together.
+LATHE_SHAPE int meeting_tiles(int row_tiles, int gated) {
+  return gated ? row_tiles / 2 : row_tiles;
 }
 // What a block leaves of row blocks that others have parts of, two at most.
 LATHE_SHAPE int few_partial_floats(int tokens) {
