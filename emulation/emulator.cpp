@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <numeric>
 #include <random>
 #include <utility>
 #include <vector>
@@ -278,15 +279,18 @@ Result<void> launch(const std::string& name, const Geometry& geometry,
   block->body = &body;
   const SharedMemory shared = shared_memory_of(geometry);
   std::minstd_rand random = generator(seed);
-  for (unsigned y = 0; y < geometry.grid_y; ++y) {
-    for (unsigned x = 0; x < geometry.grid_x; ++x) {
-      std::memset(shared.get(), 0xff, geometry.shared_bytes);
-      block->begin(static_cast<int>(x), static_cast<int>(y), shared.get());
-      if (block->run(random)) continue;
-      Error error = stuck(name, static_cast<int>(x), static_cast<int>(y), *block, seed);
-      block.reset();  // its fibers stand in the middle of their work
-      return error;
-    }
+  std::vector<unsigned> order(std::size_t{geometry.grid_x} * geometry.grid_y);
+  std::iota(order.begin(), order.end(), 0u);
+  std::shuffle(order.begin(), order.end(), random);
+  for (const unsigned at : order) {
+    const int x = static_cast<int>(at % geometry.grid_x),
+              y = static_cast<int>(at / geometry.grid_x);
+    std::memset(shared.get(), 0xff, geometry.shared_bytes);
+    block->begin(x, y, shared.get());
+    if (block->run(random)) continue;
+    Error error = stuck(name, x, y, *block, seed);
+    block.reset();  // its fibers stand in the middle of their work
+    return error;
   }
   return {};
 }

@@ -46,7 +46,8 @@ std::string attention(KernelKey& key, const Given& given) {
 std::string top_k(KernelKey& key, const Given&) {
   key.splits = vocabulary_splits(key.n);
   key.warps = top_k_warps(key.n, key.splits);
-  return fmt::format("at least 1024 of {} logits a split, and 64 a warp", key.n);
+  return fmt::format("at most 1024 of {} logits a split, but no more than 128 splits; 64 a warp",
+                     key.n);
 }
 
 std::string sample(KernelKey& key, const Given&) {

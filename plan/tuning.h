@@ -50,7 +50,8 @@ bool attends_by_matrix(const KernelKey& key, int positions);
 // to meet.
 void share_few(KernelKey& key, int multiprocessors);
 
-// Parts that the vocabulary is cut into: at least 1024 values each, at most 128 parts.
+// Parts that the vocabulary is cut into: at most 1024 values each, which 16 warps sort at once, but
+// no more than 128 parts.
 int vocabulary_splits(int vocab);
 
 // A warp for each 64 logits of a part, and for each part's candidates; at most 16.

@@ -1,6 +1,8 @@
 // Owns the matmul row: up to three matrices of tiles times the operands of a chunk's tokens. Device
 // code: ptx_templates/ops/matmul.h.
+#include <algorithm>
 #include <array>
+#include <vector>
 
 #include "codegen/kernels/matvec.h"
 #include "codegen/kernels/rows.h"
@@ -151,20 +153,16 @@ std::vector<Param> params(const KernelKey& key) {
   return out;
 }
 
-// Whether two blocks or more have parts of this row block.
-bool is_shared(const KernelKey& key, int row_block) {
+// Of each row block whether two blocks or more have parts of it.
+std::vector<bool> shared_row_blocks(const KernelKey& key) {
   const int columns = dev::tile_subs_total(key.k) / tile_sizes(key).subs;
   const int groups = ceil_div(columns, key.splits);
   const int all = row_blocks(key) * groups, blocks = std::min(key.blocks, all);
-  return dev::block_of_group(row_block * groups, blocks, all) !=
-         dev::block_of_group((row_block + 1) * groups - 1, blocks, all);
-}
-
-// Whether that is so of any.
-bool any_is_shared(const KernelKey& key) {
-  for (int row_block = 0; row_block < row_blocks(key); ++row_block)
-    if (is_shared(key, row_block)) return true;
-  return false;
+  std::vector<bool> out;
+  for (int group = 0; group < all; group += groups)
+    out.push_back(dev::block_of_group(group, blocks, all) !=
+                  dev::block_of_group(group + groups - 1, blocks, all));
+  return out;
 }
 
 OpCall call(const KernelKey& key) {
@@ -189,7 +187,8 @@ OpCall call(const KernelKey& key) {
     call.arguments.push_back(parameter(y - 2));  // partial
     call.arguments.push_back(parameter(y - 1));  // counters
     call.arguments.push_back(integer(key.blocks));
-    call.arguments.push_back(integer(any_is_shared(key) ? 1 : 0));
+    const std::vector<bool> shared = shared_row_blocks(key);
+    call.arguments.push_back(integer(std::ranges::find(shared, true) != shared.end() ? 1 : 0));
     call.arguments.push_back(integer(key.stages));
     call.arguments.push_back(integer(key.early ? 1 : 0));
     call.waits = true;
@@ -224,9 +223,10 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   if (is_few(key)) {
     ++next;  // partial
     auto* counters = static_cast<std::int32_t*>(arguments[next++]);
+    const std::vector<bool> shared = shared_row_blocks(key);
     const auto [first, last] = share(row_blocks(key), part, parts);
     for (std::int64_t block = first; block < last; ++block) {
-      if (!is_shared(key, static_cast<int>(block))) continue;
+      if (!shared[std::size_t(block)]) continue;
       for (int tile = 0; tile < dev::meeting_tiles(row_tiles(key), key.gated ? 1 : 0); ++tile)
         counters[block * row_tiles(key) + tile] += dev::kArrivals;
     }

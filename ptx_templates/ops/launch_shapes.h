@@ -123,7 +123,8 @@ enum : int {
   kAttendMaxSplits = 128,
 };
 
-// Blocks that meet count one arrival each, the first of them what is missing to this.
+// Blocks that meet count one arrival each, the first of them what is missing to this; where two
+// warps of each arrive, each of the two what is missing to half of it.
 enum : int { kArrivals = 1 << 16 };
 
 // How a block of fused attention divides the query heads of one KV head and the rows of K and V.

@@ -7,6 +7,7 @@
 
 #include "ops/matmul_many.h"
 #include "ops/matmul_meet.h"
+#include "ops/matmul_rows.h"
 
 namespace lathe::dev {
 

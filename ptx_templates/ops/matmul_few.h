@@ -167,9 +167,9 @@ LATHE_DEVICE void copy_operands(const MatmulCall& call, FewRing ring, int begin,
   }
 }
 
-// Where warps share a row tile, and a multiprocessor has one block, the sums of the first 16 values
-// of all sub-blocks, and those of the others: two chains of products, for each product waits for
-// the last one of its own. Elsewhere other warps have the time.
+// Where warps share a row tile, the sums of the first 16 values of all sub-blocks, and those of the
+// others: two chains of products, for each product waits for the last one of its own, and such
+// blocks often have a multiprocessor to themselves. Elsewhere other warps have the time.
 template <class Way>
 struct FewSums {
   enum : int { chains = Way::parts > 1 ? 2 : 1 };

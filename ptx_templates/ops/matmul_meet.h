@@ -3,7 +3,7 @@
 //
 // All groups of tile columns of all row blocks stand in one line, which is cut into as many equal
 // pieces as there are blocks: every multiprocessor has the same weights to read, whatever the
-// shape. A row block that two or more blocks have parts of is one that the block before has begun,
+// shape. A row block that two or more blocks have parts of is one that a block before has begun,
 // or one that the block itself begins: at most two, each with a place in scratch memory. Each warp
 // leaves its sums there and goes on. Behind its last products it arrives at both, and the last to
 // come at a row tile adds up all of its sums, in the order of the groups.
@@ -88,6 +88,7 @@ LATHE_DEVICE void finish_row_tile(const MatmulMatrices& matrices, const MatmulCa
                                   const MatmulMeeting& m, int row_block) {
   const FewSharers by = few_sharers(m, row_block);
   MatmulBlock b = {call, {}, row_block, 0};
+  if (!matmul_works<Way>(b)) return;
   find_matrix(matrices, call.gated, Way::row_tiles, b.row_block, b.matrix);
   MatmulSums<Way> sum;
   if (!call.gated) {

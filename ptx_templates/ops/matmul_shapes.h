@@ -70,7 +70,8 @@ LATHE_SHAPE MatmulShared matmul_shared(int pair_bytes, int tail_bytes, int subs)
 // A block of matmul with few tokens takes all of them and eight row tiles; or two, of which four
 // warps each have every fourth tile column. Eight warps multiply, and one copies operands. The
 // block goes along k by stages of a tile column, or four: the operands of their values, then eight
-// tiles, each in a slot (slot_bytes()).
+// tiles, each in a slot (slot_bytes()). Two blocks have 113 KiB each; with 8 tokens a fifth stage
+// that fits into the last two of them made q4_k slower.
 enum : int {
   kFewTokens = 32,
   kFewBytes = 111 * 1024,

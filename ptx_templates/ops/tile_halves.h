@@ -126,6 +126,7 @@ LATHE_DEVICE u32 codes_of(const PairWords& in, int p, int v) {
     if (v < 3) return w[v] & 0x3f3f3f3fu;
     return (w[0] >> 2 & 0x30303030u) | (w[1] >> 4 & 0x0c0c0c0cu) | (w[2] >> 6 & 0x03030303u);
   } else {
+    static_assert(Tile::bits == 5, "codes of four bits are taken out of their words in pairs");
     return (in.word[v] >> (4 * p) & 0x0f0f0f0fu) |
            ((p == 0 ? in.fifth << (4 - v) : in.fifth >> v) & 0x10101010u);
   }
