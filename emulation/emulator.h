@@ -2,9 +2,9 @@
 // against isa/isa.h, as a grid of blocks of device threads.
 //
 // Blocks run one after another, in an order drawn from the seed, unless they are launched together;
-// the threads of a block are fibers that take turns in such an order. Shared memory is filled with NaN and
-// exactly as large as the launch says. Threads: launches may run on several operating system
-// threads at once.
+// the threads of a block are fibers that take turns in such an order. Shared memory is filled with
+// NaN and exactly as large as the launch says. Threads: launches may run on several operating
+// system threads at once.
 #pragma once
 
 #include <cstdint>

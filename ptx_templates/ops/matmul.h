@@ -18,13 +18,13 @@ LATHE_DEVICE void matmul_block(const ManyBlock& b) {
   store_sums<Way>(b, sum, reinterpret_cast<f32*>(shared_memory()), [] { block_barrier(); });
 }
 template <class Way>
-LATHE_DEVICE void matmul_block(const MatmulMatrices& m, const FewBlock& b, int row_block,
+LATHE_DEVICE void matmul_block(const MatmulMatrices& m, const FewBlock& b,
                                const MatmulMeeting& meeting, FewRing& ring, FewCopies& copies) {
   MatmulSums<Way> sum;
   multiply_few<Way>(m, b, ring, copies, sum);
   if (few_part<Way>() > 0) return;  // others have the sums
-  const FewSharers by = few_sharers(meeting, row_block);
-  if (meeting.meets && by.first != by.last) return leave_sums<Way>(b, meeting, sum);
+  if (meeting.meets && b.last - b.first < meeting.row_groups)
+    return leave_sums<Way>(b, meeting, sum);
   store_sums<Way>(b, sum, few_room(ring), [&] { meet_warps(ring); });
 }
 
@@ -95,9 +95,8 @@ LATHE_DEVICE void matmul_few(const MatmulMatrices& m, const MatmulCall& call, Ma
     const int first = at % groups, last = min_int(groups, first + end - at);
     const bool lets_go = early && at + last - first == end;
     FewBlock block = {{call, {}, at / groups, 0}, first, last, lets_go};
-    const int row_block = block.row_block;
     const int format = find_matrix(m, call.gated, kTiles, block.row_block, block.matrix);
-    matmul_of<FewWays<kTokens, kParts>>(m, format, m, block, row_block, meeting, ring, copies);
+    matmul_of<FewWays<kTokens, kParts>>(m, format, m, block, meeting, ring, copies);
     at += last - first;
   } while (at < end);
   finish_meetings<AnyWay>(m, call, meeting, begin, end);

@@ -39,12 +39,12 @@ LATHE_DEVICE int pair_at(int bits, int pair) {
   return bits == 6 ? 3 * pair / 2 * kTileChunk : pair * matmul_pair_bytes(bits);
 }
 
-// Pairs of f16: 1024, by which an integer below it is one (its bits and these), 8, and -8 (1024 +
-// z).
-enum : u32 { kHalf1024 = 0x64006400u, kHalf8 = 0x48004800u };
-LATHE_DEVICE constexpr u32 minus_8192_and(int z) {
-  return 0xf000f000u + 0x00010001u * static_cast<u32>(z);
-}
+// Pairs of f16. An integer below 1024 and the bits of 1024 are their sum.
+enum : u32 {
+  kHalf1024 = 0x64006400u,
+  kHalf8 = 0x48004800u,
+  kHalfMinus9216 = 0xf080f080u,  // -8 (1024 + 128)
+};
 
 // The factors of a lane's rows g and g + 8, word 2 r + p of row r and sub-block 2 t + p: scale and
 // offset as a pair, or for q6_k the scales of both halves. Only their last product is rounded.
@@ -58,7 +58,7 @@ LATHE_DEVICE void lane_scales(const u8* tail, int subs, u32 (&out)[4]) {
     for (int i = 0; i < 4; ++i) {
       const u32 both =
           byte_permute(bits.scales, bits.mins, 0x4400u + 0x1111u * static_cast<u32>(i));
-      // Eight times the scale, less eight times the min.
+      // Eight times the scale, and minus eight times the min.
       const u32 eight =
           half2_fma(masked_or(both, 0x00ff00ffu, kHalf1024), 0xc8004800u, 0x7000f000u);
       out[i] = half2_multiply(eight, load_u32(p + kTileHalvesAt + g * 8 + i / 2 * 4));
@@ -71,7 +71,7 @@ LATHE_DEVICE void lane_scales(const u8* tail, int subs, u32 (&out)[4]) {
       LATHE_UNROLL(2)
       for (int c = 0; c < 2; ++c) {
         const u32 both = byte_permute(runs, kHalf1024, c == 0 ? 0x5150u : 0x5352u);
-        out[2 * r + c] = half2_multiply(half2_fma(both, kHalf8, minus_8192_and(128)), d);
+        out[2 * r + c] = half2_multiply(half2_fma(both, kHalf8, kHalfMinus9216), d);
       }
     }
   } else {
