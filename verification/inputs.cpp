@@ -200,10 +200,16 @@ void fill_halves(Bytes& bytes, Random& random, const KernelCase& c) {
   const float score = c.values == Values::large ? 15.0f : 1.0f;
   const float size = queries ? score / std::sqrt(float(c.key.head_dim)) : operand;
   for (int token = 0; token < c.count; ++token) {
+    float sum = 0;  // of 16 operands
     for (int i = 0; i < width; ++i) {
       const std::int64_t at =
           queries ? std::int64_t{token} * width + i : dev::operand_place(token, i, width, few);
-      store(bytes, static_cast<std::size_t>(at), f32_to_f16(i < k ? size * random.normal() : 0.0f));
+      const std::uint16_t half = f32_to_f16(i < k ? size * random.normal() : 0.0f);
+      store(bytes, static_cast<std::size_t>(at), half);
+      sum = (i % 16 > 0 ? sum : 0) + f16_to_f32(half);
+      if (few > 0 && !queries && i % 16 == 15)
+        store(bytes, static_cast<std::size_t>(dev::operand_mean_place(token, i, width, few)),
+              f32_to_f16(sum / 16));
     }
   }
 }

@@ -40,6 +40,14 @@ int code_bits(Format format) {
 
 int shared_bytes(const KernelKey& key);
 
+// Whether weights have offsets, which with few tokens meet the means of operands: 1 or 0.
+int meets_means(const KernelKey& key) {
+  return key.blocks > 0 && std::ranges::any_of(matrices(key), [](const auto& matrix) {
+           return matrix.n > 0 && (matrix.format == Format::q4_1 || matrix.format == Format::q5_1 ||
+                                   matrix.format == Format::q4_k || matrix.format == Format::q5_k);
+         });
+}
+
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(has_tokens(key));
   if (key.warps != warps(key)) return invalid("warps is {}; it must be {}", key.warps, warps(key));
@@ -114,7 +122,7 @@ TileSizes tile_sizes(const KernelKey& key) {
 int shared_bytes(const KernelKey& key) {
   const TileSizes sizes = tile_sizes(key);
   return is_few(key) ? dev::few_shared(block_tokens(key), key.splits, sizes.slot_bytes, sizes.subs,
-                                       key.stages)
+                                       key.stages, meets_means(key))
                            .bytes
                      : dev::matmul_shared(sizes.pair_bytes, sizes.tail_bytes, sizes.subs).bytes;
 }
@@ -137,7 +145,7 @@ std::vector<Param> params(const KernelKey& key) {
   std::vector<Param> out;
   add_weights(key, out);
   out.push_back(chunk_in());
-  out.push_back(operands_in("x", key.tokens, block_tokens(key), key.k));
+  out.push_back(operands_in("x", is_few(key), key.tokens, key.k));
   add_biases(key, out);
   const std::int64_t values = std::int64_t{key.tokens} * rows_of(key);
   if (key.residual) out.push_back(vector_in("residual", values));
@@ -182,6 +190,7 @@ OpCall call(const KernelKey& key) {
   add_matrix_numbers(key, call.arguments);
   call.arguments.push_back(integer(key.gated ? 1 : 0));
   call.arguments.push_back(integer(static_cast<int>(key.activation)));
+  call.arguments.push_back(integer(meets_means(key)));
   if (is_few(key)) {
     call.arguments.push_back(integer(sizes.slot_bytes));
     call.arguments.push_back(parameter(y - 2));  // partial
@@ -249,14 +258,16 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
   const auto dot = [&](int token) { return dot_product(w, x.data() + std::size_t(token) * k); };
   if (key.gated) {
     const OperandRows out = {static_cast<std::uint16_t*>(y), out_width, order};
-    const auto [first, last] = share(out_width, part, parts);
-    for (std::int64_t r = first; r < last; ++r) {
+    const auto [first, last] = share(out_width / 16, part, parts);
+    for (std::int64_t r = 16 * first; r < 16 * last; ++r) {
       if (r < key.n) unpack(0, r);
       for (int token = 0; r < key.n && token < tokens; ++token)
         gates[std::size_t(token)] = activated(dot(token), key.activation);
       if (r < key.n) unpack(1, r);
       for (int token = 0; token < tokens; ++token)
         out.set(token, int(r), r < key.n ? gates[std::size_t(token)] * dot(token) : 0);
+      for (int token = 0; is_few(key) && r % 16 == 15 && token < tokens; ++token)
+        out.set_mean(token, int(r) - 15);
     }
     return;
   }

@@ -36,13 +36,17 @@ namespace {
 constexpr double kOperandFactor = 1.0 / 16;  // ops/matmul_shapes.h
 }  // namespace
 
-Param operands_in(const char* name, int tokens, int block_tokens, int k) {
-  const std::int64_t rows = dev::round_up(tokens, block_tokens);
-  return {name, Access::read, Element::f16, rows * dev::operand_width(k) * 2, 16};
+Param operands_in(const char* name, bool few, int tokens, int k) {
+  Param x =
+      operands_out(name, few, few ? tokens : dev::round_up(tokens, int{dev::kMatmulTokens}), k);
+  x.access = Access::read;
+  return x;
 }
 Param operands_out(const char* name, bool few, int tokens, int k) {
-  const std::int64_t rows = std::max(tokens, operand_tokens(few, tokens));
-  return {name, Access::write, Element::f16, rows * dev::operand_width(k) * 2, 16};
+  const int width = dev::operand_width(k);
+  const std::int64_t values =
+      few ? dev::few_operands(width, operand_tokens(few, tokens)) : std::int64_t{tokens} * width;
+  return {name, Access::write, Element::f16, values * 2, 16};
 }
 Result<void> has_tokens(const KernelKey& key) {
   return in_range("tokens", key.tokens, 1, kMostChunkTokens);
@@ -66,6 +70,13 @@ double OperandRows::get(int token, int i) const {
 void OperandRows::set(int token, int i, double value) const {
   values[dev::operand_place(token, i, width, tokens)] =
       f32_to_f16(static_cast<float>(value * kOperandFactor));
+}
+
+void OperandRows::set_mean(int token, int i) const {
+  float sum = 0;
+  for (int next = i; next < i + 16; ++next)
+    sum += f16_to_f32(values[dev::operand_place(token, next, width, tokens)]);
+  values[dev::operand_mean_place(token, i, width, tokens)] = f32_to_f16(sum / 16);
 }
 
 Result<void> check_rows(const KernelKey& key) {

@@ -83,9 +83,9 @@ inline Param constant_in(const char* name, std::int64_t values) {
 inline Param vector_out(const char* name, std::int64_t values) {
   return {name, Access::write, Element::f32, values * 4, 16, false, false};
 }
-// Operands of matmul for `tokens` tokens (ops/matmul_shapes.h), padded to whole blocks of tokens.
-Param operands_in(const char* name, int tokens, int block_tokens, int k);
-// The same of a result; `few`: as few tokens have them, with room for operand_tokens().
+// Operands of matmul for `tokens` tokens (ops/matmul_shapes.h): of many with rows for whole blocks
+// of them, or, `few`, with room for operand_tokens() and their means.
+Param operands_in(const char* name, bool few, int tokens, int k);
 Param operands_out(const char* name, bool few, int tokens, int k);
 // The token count by which operands for few tokens lie, where these are `few`; else 0.
 int operand_tokens(bool few, int tokens);
@@ -118,6 +118,8 @@ struct OperandRows {
   int tokens;
   double get(int token, int i) const;
   void set(int token, int i, double value) const;
+  // Of few tokens: the mean of the 16 operands from i on, which have been set.
+  void set_mean(int token, int i) const;
 };
 
 // A bit for each of `count` ids: id i is bit i % 32 of word i / 32.

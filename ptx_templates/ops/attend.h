@@ -196,7 +196,7 @@ LATHE_DEVICE void add_values(AttendState<kPadded>& state, const AttendTile<Kv, k
 
 // One KV head and one split of the positions. kPadded is s.padded. Operands are AttendOperands, or
 // others that say whether the token's key and value are to be appended, and whether the cache lies
-// in pages, and have attend_vectors(), results_from(), result_at() and send() of their own
+// in pages, and have attend_vectors(), results_from() and send_results() of their own
 // (ops/attend_rows.h).
 template <class Kv, int kPadded, class Operands>
 LATHE_DEVICE void attend_split(const Exchange& e, const Operands& o, const AttendNumbers& n,

@@ -133,12 +133,15 @@ LATHE_DEVICE f32 slot_sum(const f32* slots, const AttendShape& s, const AttendSh
   return sum;
 }
 
-// Where a KV head's results go, whose first is value `first` of all heads'; and the i-th of them.
+// Where a KV head's results go, whose first is value `first` of all heads'; the i-th of them is
+// value(i).
 LATHE_DEVICE f32* results_from(const AttendOperands& o, int first) {
   return o.y + first;
 }
-LATHE_DEVICE f32* result_at(f32* y, int i) {
-  return y + i;
+template <class Value>
+LATHE_DEVICE void send_results(const Exchange& e, f32* y, int values, int threads, Value value) {
+  LATHE_UNROLL(1)
+  for (int i = thread_index(); i < values; i += threads) send(e, y + i, value(i));
 }
 
 // Merges the splits of a KV head, in their order, into y.
@@ -173,8 +176,7 @@ LATHE_DEVICE void merge_splits(const Exchange& e, const f32* partial, const Resu
     factors[i] = exponential(maxima[i] - top);
   }
   block_barrier();
-  LATHE_UNROLL(1)
-  for (int column = thread_index(); column < values; column += threads) {
+  send_results(e, y, values, threads, [&](int column) {
     const int head = column / head_dim;
     f32 value = 0, total = 0;
     LATHE_UNROLL(1)
@@ -194,8 +196,8 @@ LATHE_DEVICE void merge_splits(const Exchange& e, const f32* partial, const Resu
         }
       }
     }
-    send(e, result_at(y, column), divide(value, total));
-  }
+    return divide(value, total);
+  });
 }
 
 // From the slots to y, or to scratch memory and, in the last block to come there, on to y.
@@ -207,13 +209,10 @@ LATHE_DEVICE void finish_split(const Exchange& e, const Operands& o, const Atten
   const f32* slots = reinterpret_cast<const f32*>(shared);
   const f32* maxima = reinterpret_cast<const f32*>(shared + m.maxima) + warps * s.padded;
   const auto y = results_from(o, kv_head * values);
-  if (splits == 1) {
-    LATHE_UNROLL(1)
-    for (int i = thread_index(); i < values; i += threads)
-      send(e, result_at(y, i),
-           divide(slot_sum(slots, s, m, i, warps), slot_sum(slots, s, m, values + i / d, warps)));
-    return;
-  }
+  if (splits == 1)
+    return send_results(e, y, values, threads, [&](int i) {
+      return divide(slot_sum(slots, s, m, i, warps), slot_sum(slots, s, m, values + i / d, warps));
+    });
   f32* partial =
       o.partial + static_cast<i64>(kv_head) * n.splits * attend_partial_floats(s.group, d);
   f32* own = partial + split * attend_partial_floats(s.group, d);

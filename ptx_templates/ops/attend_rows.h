@@ -55,17 +55,33 @@ LATHE_DEVICE u16* result_at(const RowOperands& o, int i) {
 LATHE_DEVICE RowResults results_from(const RowOperands& o, int first) {
   return {o, first};
 }
-LATHE_DEVICE u16* result_at(const RowResults& to, int i) {
-  return result_at(to.o, to.first + i);
+LATHE_DEVICE u16* mean_at(const RowOperands& o, int i) {
+  return o.y + operand_mean_place(o.token, i, o.width, o.few);
 }
-LATHE_DEVICE void send(const Exchange&, u16* p, f32 value) {
-  *p = f32_to_f16(value * 0.0625f);
+// A KV head has a multiple of 16 values; the lanes that have 16 in a row make their mean.
+template <class Value>
+LATHE_DEVICE void send_results(const Exchange&, const RowResults& to, int values, int threads,
+                               Value value) {
+  LATHE_UNROLL(1)
+  for (int before = 0; before < values; before += threads) {
+    const int i = before + thread_index(), at = to.first + i;
+    const bool there = i < values;
+    const u32 operand = f32_to_f16(value(min_int(i, values - 1)) * 0.0625f);
+    if (there) *result_at(to.o, at) = static_cast<u16>(operand);
+    f32 sum = f16_to_f32(operand);
+    LATHE_UNROLL(4)
+    for (int mask = 1; mask < 16; mask *= 2) sum = sum + shuffle_xor(sum, mask);
+    if (there && i % 16 == 0) *mean_at(to.o, at) = f32_to_f16(sum * 0.0625f);
+  }
 }
 
 // Zeros behind the last head's results, up to whole pairs of sub-blocks.
 LATHE_DEVICE void end_row(const RowOperands& o, int k, int threads) {
   LATHE_UNROLL(1)
-  for (int i = k + thread_index(); i < o.width; i += threads) *result_at(o, i) = 0;
+  for (int i = k + thread_index(); i < o.width; i += threads) {
+    *result_at(o, i) = 0;
+    if (i % 16 == 0) *mean_at(o, i) = 0;
+  }
 }
 
 // A split of a token, and what `rows` says of the token; no splits when there is none.

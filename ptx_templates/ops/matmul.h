@@ -56,7 +56,7 @@ LATHE_DEVICE void matmul_many(const MatmulMatrices& m, const MatmulCall& call,
                               const MatmulShared& shape) {
   if (block_x() * kMatmulTokens >= call.tokens) return;
   ManyBlock block = {{call, {}, block_y(), block_x() * kMatmulTokens}, shape};
-  const int format = find_matrix(m, call.gated, kMatmulRowTiles, block.row_block, block.matrix);
+  const int format = find_matrix(m, call, kMatmulRowTiles, block.row_block, block.matrix);
   matmul_of<ManyWays<kGrouped>>(m, format, block);
 }
 
@@ -95,7 +95,7 @@ LATHE_DEVICE void matmul_few(const MatmulMatrices& m, const MatmulCall& call, Ma
     const int first = at % groups, last = min_int(groups, first + end - at);
     const bool lets_go = early && at + last - first == end;
     FewBlock block = {{call, {}, at / groups, 0}, first, last, lets_go};
-    const int format = find_matrix(m, call.gated, kTiles, block.row_block, block.matrix);
+    const int format = find_matrix(m, call, kTiles, block.row_block, block.matrix);
     matmul_of<FewWays<kTokens, kParts>>(m, format, m, block, meeting, ring, copies);
     at += last - first;
   } while (at < end);
@@ -106,7 +106,7 @@ LATHE_DEVICE void matmul_few(const MatmulMatrices& m, const MatmulCall& call, Ma
 #define LATHE_MATMUL_PARAMETERS                                                                  \
   const u8 *w0, const u8 *w1, const u8 *w2, const i32 *chunk, const u8 *x, const f32 *bias0,     \
       const f32 *bias1, const f32 *bias2, const f32 *residual, void *y, int k, int subs, int n0, \
-      int n1, int n2, int format0, int format1, int format2, int gated, int activation
+      int n1, int n2, int format0, int format1, int format2, int gated, int activation, int means
 #define LATHE_MATMUL_CALL                                                      \
   const MatmulMatrices m = {                                                   \
       w0, w1, w2, bias0, bias1, bias2, n0, n1, n2, format0, format1, format2}; \
@@ -120,7 +120,8 @@ LATHE_DEVICE void matmul_few(const MatmulMatrices& m, const MatmulCall& call, Ma
                            subs,                                               \
                            tile_subs_total(k) / subs,                          \
                            gated,                                              \
-                           activation};
+                           activation,                                         \
+                           means};
 #define LATHE_MATMUL_OP(name, kGrouped)                                          \
   LATHE_OP name(LATHE_MATMUL_PARAMETERS, int pair_bytes, int tail_bytes) {       \
     LATHE_MATMUL_CALL                                                            \
@@ -136,7 +137,7 @@ LATHE_MATMUL_OP(matmul_grouped, true)
     LATHE_MATMUL_CALL                                                                             \
     matmul_few<kTokens, kParts>(                                                                  \
         m, call, {partial, reinterpret_cast<u32*>(counters), blocks, meets, 0, 0},                \
-        few_shared(kTokens, kParts, slot_bytes, subs, stages), early != 0);                       \
+        few_shared(kTokens, kParts, slot_bytes, subs, stages, means), early != 0);                \
   }
 LATHE_FEW_OP(matmul_of_8, 8, 1)
 LATHE_FEW_OP(matmul_of_16, 16, 1)

@@ -24,6 +24,7 @@ struct MatmulCall {
   int width, stride, out_width;
   int subs, columns;  // of a tile, and tiles of a row
   int gated, activation;
+  int means;  // whether operands come with their means
 };
 
 // One matrix, or with `up` a gate and its up matrix, of which a block takes four row tiles each.
@@ -32,7 +33,8 @@ struct MatmulMatrix {
   const u8* up;
   const f32* bias;
   int n;
-  int first;  // row of y
+  int first;   // row of y
+  f32 factor;  // from a sum of products to a value
 };
 
 struct MatmulBlock {
@@ -48,37 +50,6 @@ using MatmulSums = f32[Way::tiles][Way::fragments][4];
 LATHE_DEVICE int all_row_blocks(const MatmulMatrices& m, int gated, int tiles) {
   return matmul_row_blocks(m.n0, gated, tiles) +
          (gated ? 0 : matmul_row_blocks(m.n1, 0, tiles) + matmul_row_blocks(m.n2, 0, tiles));
-}
-
-// The matrix that has row block `row_block` of all, which becomes the matrix's own number; the
-// result is its format. `tiles`: row tiles of a block.
-LATHE_DEVICE int find_matrix(const MatmulMatrices& m, int gated, int tiles, int& row_block,
-                             MatmulMatrix& matrix) {
-  const int blocks0 = matmul_row_blocks(m.n0, gated, tiles);
-  const int blocks1 = matmul_row_blocks(m.n1, gated, tiles);
-  matrix = {m.w0, gated ? m.w1 : nullptr, m.bias0, m.n0, 0};
-  if (gated || row_block < blocks0) return m.format0;
-  row_block -= blocks0;
-  matrix = {m.w1, nullptr, m.bias1, m.n1, m.n0};
-  if (row_block < blocks1) return m.format1;
-  row_block -= blocks1;
-  matrix = {m.w2, nullptr, m.bias2, m.n2, m.n0 + m.n1};
-  return m.format2;
-}
-
-// Row tile `local` of the `tiles` of a row block: of which matrix, and which of it. Past the last
-// the last again.
-LATHE_DEVICE const u8* matmul_tile_row(const MatmulMatrix& matrix, int row_block, int tiles,
-                                       int local, int columns, int bytes) {
-  const u8* weights = matrix.weights;
-  int index = row_block * tiles + local;
-  if (matrix.up) {
-    const int half = tiles / 2;
-    if (local >= half) weights = matrix.up;
-    index = row_block * half + local % half;
-  }
-  index = min_int(index, tile_row_tiles(matrix.n) - 1);
-  return weights + static_cast<i64>(index) * columns * bytes;
 }
 
 // The formats whose tiles become operands, by number.
@@ -97,6 +68,46 @@ LATHE_DEVICE int operand_tile_bytes(int format, int subs) {
   LATHE_MATMUL_FORMATS(LATHE_TILE_BYTES)
 #undef LATHE_TILE_BYTES
   return 0;
+}
+// Operands are values over 16; operand A is eight times weights, or their eighth.
+LATHE_DEVICE f32 sum_factor(int format, int means) {
+#define LATHE_SUM_FACTOR(number, Tile) \
+  if (format == number) return Tile::affine != 0 && means != 0 ? 128.0f : 2.0f;
+  LATHE_MATMUL_FORMATS(LATHE_SUM_FACTOR)
+#undef LATHE_SUM_FACTOR
+  return 0;
+}
+
+// The matrix that has row block `row_block` of all, which becomes the matrix's own number; the
+// result is its format. `tiles`: row tiles of a block.
+LATHE_DEVICE int find_matrix(const MatmulMatrices& m, const MatmulCall& call, int tiles,
+                             int& row_block, MatmulMatrix& matrix) {
+  const int blocks0 = matmul_row_blocks(m.n0, call.gated, tiles);
+  const int blocks1 = matmul_row_blocks(m.n1, call.gated, tiles);
+  const f32 factor0 = sum_factor(m.format0, call.means);
+  matrix = {m.w0, call.gated ? m.w1 : nullptr, m.bias0, m.n0, 0, factor0};
+  if (call.gated || row_block < blocks0) return m.format0;
+  row_block -= blocks0;
+  matrix = {m.w1, nullptr, m.bias1, m.n1, m.n0, sum_factor(m.format1, call.means)};
+  if (row_block < blocks1) return m.format1;
+  row_block -= blocks1;
+  matrix = {m.w2, nullptr, m.bias2, m.n2, m.n0 + m.n1, sum_factor(m.format2, call.means)};
+  return m.format2;
+}
+
+// Row tile `local` of the `tiles` of a row block: of which matrix, and which of it. Past the last
+// the last again.
+LATHE_DEVICE const u8* matmul_tile_row(const MatmulMatrix& matrix, int row_block, int tiles,
+                                       int local, int columns, int bytes) {
+  const u8* weights = matrix.weights;
+  int index = row_block * tiles + local;
+  if (matrix.up) {
+    const int half = tiles / 2;
+    if (local >= half) weights = matrix.up;
+    index = row_block * half + local % half;
+  }
+  index = min_int(index, tile_row_tiles(matrix.n) - 1);
+  return weights + static_cast<i64>(index) * columns * bytes;
 }
 
 template <class Way>

@@ -130,7 +130,7 @@ LATHE_DEVICE void copy_tile(const MatmulMatrices& m, const MatmulCall& call, Few
     int row_block = c.at / groups;
     const int group = c.at % groups;
     MatmulMatrix matrix;
-    const int format = find_matrix(m, call.gated, Way::row_tiles, row_block, matrix);
+    const int format = find_matrix(m, call, Way::row_tiles, row_block, matrix);
     c.bytes = operand_tile_bytes(format, call.subs);
     c.left = groups - group;
     c.from = matmul_tile_row(matrix, row_block, Way::row_tiles, Way::row_tile(0), call.columns,
@@ -155,14 +155,19 @@ LATHE_DEVICE void copy_tile(const MatmulMatrices& m, const MatmulCall& call, Few
 template <int kTokens, int kParts>
 LATHE_DEVICE void copy_operands(const MatmulCall& call, FewRing ring, int begin, int end) {
   const int bytes = few_operand_bytes(kTokens, call.subs);
+  const int mean_bytes = call.means ? few_mean_bytes(kTokens, call.subs) : 0;
+  const u8* means = call.x + operand_mean_place(0, 0, call.width, kTokens) * 2;
   const int groups = ceil_div(call.columns, kParts);
   LATHE_UNROLL(1)
   for (int at = begin; at < end; ++at) {
     const int column = at % groups * kParts, columns = min_int(kParts, call.columns - column);
     if (at - begin >= ring.shape.stages) copy_barrier_wait(few_empty(ring), ring.parity ^ 1u);
-    announce_copies(few_full(ring), static_cast<u32>(columns * bytes));
+    announce_copies(few_full(ring), static_cast<u32>(columns * (bytes + mean_bytes)));
     bulk_copy_part(few_stage(ring), call.x + column * bytes, static_cast<u32>(columns * bytes),
                    few_full(ring));
+    if (call.means)
+      bulk_copy_part(few_stage(ring) + ring.shape.means, means + column * mean_bytes,
+                     static_cast<u32>(columns * mean_bytes), few_full(ring));
     advance(ring);
   }
 }
@@ -176,15 +181,38 @@ struct FewSums {
   f32 chain[chains][Way::fragments][4];
 };
 
+// The products of a tile's offsets and its operands' means.
+template <class Way>
+LATHE_DEVICE void multiply_offsets(const u32 (&scales)[4], int subs, const u8* means,
+                                   FewSums<Way>& sum) {
+  const int lane = lane_index();
+  const bool there = lane % 4 < subs / 2;
+  u32 a[4];
+  offset_operand(scales, there, a);
+  const u64* of = reinterpret_cast<const u64*>(means) +
+                  lane % 4 * (operand_means_of_64(Way::tokens) / 4) + lane / 4;
+  LATHE_UNROLL(4)
+  for (int j = 0; j < Way::fragments; ++j) {
+    const u64 four = there ? of[8 * j] : 0;
+    mma_f16_k16(sum.chain[0][j], a[0], a[1], a[2], a[3], static_cast<u32>(four),
+                static_cast<u32>(four >> 32));
+  }
+}
+
 // The products of a stage's column.
 template <class Way>
-LATHE_DEVICE void multiply_column(const FewBlock& b, const u8* x, const u8* tile,
+LATHE_DEVICE void multiply_column(const FewBlock& b, const u8* x, const u8* means, const u8* tile,
                                   FewSums<Way>& sum) {
   using Tile = typename Way::Tile;
   const int lane = lane_index(), subs = b.call.subs;
+  const bool raised = Tile::affine != 0 && b.call.means != 0;
   const u8* tail = tile + matmul_tail_at(Tile::bits, subs);
   u32 scales[4];
   lane_scales<Tile>(tail, subs, scales);
+  if (raised) {
+    multiply_offsets<Way>(scales, subs, means, sum);
+    raise_scales<Tile>(scales);
+  }
   LATHE_UNROLL(4)
   for (int pair = 0; pair < subs / 2; ++pair) {
     PairWords words;
@@ -195,7 +223,7 @@ LATHE_DEVICE void multiply_column(const FewBlock& b, const u8* x, const u8* tile
     for (int p = 0; p < 2; ++p) {
       const u32 factors[2] = {shuffle(scales[p], owner), shuffle(scales[2 + p], owner)};
       u32 a[2][4];
-      tile_operand<Tile>(words, p, factors, a);
+      tile_operand<Tile>(words, p, factors, a, raised);
       const u8* column = columns + lane % 8 * 128 + ((4 * p + lane / 8) ^ lane % 8) * 16;
       LATHE_UNROLL(4)
       for (int j = 0; j < Way::fragments; ++j) {
@@ -251,8 +279,10 @@ LATHE_DEVICE void multiply_few(const MatmulMatrices& m, const FewBlock& b, FewRi
     copy_barrier_wait(few_full(ring), ring.parity);
     if (few_has_column<Way>(b.call, group)) {
       const u8* x = few_stage(ring) + part * few_operand_bytes(Way::tokens, b.call.subs);
+      const u8* means =
+          few_stage(ring) + ring.shape.means + part * few_mean_bytes(Way::tokens, b.call.subs);
       const u8* tile = few_slot(ring) + few_offset(ring, from + group * Way::parts * bytes, bytes);
-      multiply_column<Way>(b, x, tile, own);
+      multiply_column<Way>(b, x, means, tile, own);
     }
     warp_barrier();
     if (elected()) hand_over_arrive(few_empty(ring));

@@ -89,7 +89,7 @@ LATHE_DEVICE void finish_row_tile(const MatmulMatrices& matrices, const MatmulCa
   const FewSharers by = few_sharers(m, row_block);
   MatmulBlock b = {call, {}, row_block, 0};
   if (!matmul_works<Way>(b)) return;
-  find_matrix(matrices, call.gated, Way::row_tiles, b.row_block, b.matrix);
+  find_matrix(matrices, call, Way::row_tiles, b.row_block, b.matrix);
   MatmulSums<Way> sum;
   if (!call.gated) {
     add_sums<Way>(m, by, warp_index(), sum);

@@ -44,7 +44,7 @@ LATHE_DEVICE void store_row_tile(const MatmulBlock& b, int tile, int token, cons
       LATHE_UNROLL(2)
       for (int c = 0; c < 2; ++c) {
         const int at = token + 8 * j + c;
-        f32 value = fma(sum[j][2 * i + c], 2.0f, bias);
+        f32 value = fma(sum[j][2 * i + c], b.matrix.factor, bias);
         if (b.call.residual) value = value + added[i][j][c];
         if (at < b.call.tokens)
           y[static_cast<i64>(at) * b.call.stride + b.matrix.first + row] = value;
@@ -65,6 +65,26 @@ LATHE_DEVICE void store_rows(const MatmulBlock& b, const MatmulSums<Way>& sum) {
   }
 }
 
+// Means of a row tile's operands, of some fragments' tokens. Each lane has the sums of its rows.
+template <int kFragments>
+LATHE_DEVICE void store_operand_means(const MatmulBlock& b, int tile, int token,
+                                      const f32 (&sums)[kFragments][2]) {
+  u16* y = static_cast<u16*>(b.call.y);
+  LATHE_UNROLL(4)
+  for (int j = 0; j < kFragments; ++j) {
+    LATHE_UNROLL(2)
+    for (int c = 0; c < 2; ++c) {
+      f32 sum = sums[j][c];
+      LATHE_UNROLL(3)
+      for (int mask = 4; mask < kWarp; mask *= 2) sum = sum + shuffle_xor(sum, mask);
+      const int at = token + 8 * j + c;
+      if (lane_index() < 4 && at < b.call.tokens)
+        y[operand_mean_place(at, tile * kTileRows, b.call.out_width, 8 * kFragments)] =
+            f32_to_f16(sum * 0.0625f);
+    }
+  }
+}
+
 // activation(gate) * up as an operand of each of the warp's tokens, with zeros past the last row.
 // Row tile `tile` of the gates; `up` has the sum that belongs to sum j, i. All are computed before
 // one is stored, so that they are side by side, not each behind a branch.
@@ -73,6 +93,7 @@ LATHE_DEVICE void store_gated_tile(const MatmulBlock& b, int tile,
                                    const f32 (&gates)[Way::fragments][4], Up up) {
   const int g = lane_index() / 4, token = first_token<Way>(b);
   u16* y = static_cast<u16*>(b.call.y);
+  f32 sums[Way::fragments][2] = {};  // of operands as they are rounded
   LATHE_UNROLL(2)
   for (int i = 0; i < 2; ++i) {
     const int row = tile * kTileRows + g + 8 * i;
@@ -81,11 +102,11 @@ LATHE_DEVICE void store_gated_tile(const MatmulBlock& b, int tile,
     for (int j = 0; j < Way::fragments; ++j) {
       LATHE_UNROLL(2)
       for (int c = 0; c < 2; ++c) {
-        const f32 gate = gates[j][2 * i + c] * 2.0f;
-        // `up` is twice its sum, over 16.
-        const f32 value =
-            (b.call.activation ? gelu_tanh(gate) : silu(gate)) * (up(j, 2 * i + c) * 0.125f);
+        const f32 gate = gates[j][2 * i + c] * b.matrix.factor;
+        const f32 value = (b.call.activation ? gelu_tanh(gate) : silu(gate)) *
+                          (up(j, 2 * i + c) * (b.matrix.factor * 0.0625f));
         products[j][c] = pinned(f32_to_f16(row < b.matrix.n ? value : 0.0f));
+        if (Way::few != 0) sums[j][c] = sums[j][c] + f16_to_f32(products[j][c]);
       }
     }
     LATHE_UNROLL(16)
@@ -97,6 +118,10 @@ LATHE_DEVICE void store_gated_tile(const MatmulBlock& b, int tile,
           y[operand_place(at, row, b.call.out_width, Way::few)] = static_cast<u16>(products[j][c]);
       }
     }
+  }
+  if constexpr (int{Way::few} != 0) {
+    if (tile * kTileRows < b.call.out_width)
+      store_operand_means<Way::fragments>(b, tile, token, sums);
   }
 }
 

@@ -26,6 +26,19 @@ LATHE_SHAPE long long operand_place(int token, int i, int width, int tokens) {
   if (tokens == 0) return static_cast<long long>(token) * width + at;
   return (at & ~63) * tokens + token * 64 + ((at >> 3 ^ token) & 7) * 8 + (at & 7);
 }
+// Behind operands of few tokens come their means: of each 16 values as operands have them one f16,
+// which the offsets of weights are multiplied by. The four of 64 values stand together, those of
+// all tokens after the other; then a gap, for the banks of four times 64 values.
+LATHE_SHAPE int operand_means_of_64(int tokens) {
+  return 4 * tokens + 16;
+}
+LATHE_SHAPE long long operand_mean_place(int token, int i, int width, int tokens) {
+  return static_cast<long long>(width) * tokens + (i >> 6) * operand_means_of_64(tokens) +
+         token * 4 + (i >> 4 & 3);
+}
+LATHE_SHAPE long long few_operands(int width, int tokens) {
+  return operand_mean_place(0, width, width, tokens);
+}
 
 // A block of matmul takes 128 tokens and eight row tiles. It goes along k in stages of 64 values:
 // their operands, the codes of a pair of sub-blocks of each row tile; apart from them, what else a
@@ -85,21 +98,27 @@ enum : int { kAloneBytes = 117 * 1024 };
 LATHE_SHAPE int few_tokens(int tokens) {
   return tokens > 16 ? 32 : tokens > 8 ? 16 : 8;
 }
-// Operands of a tile column, of all tokens.
+// Operands of a tile column, of all tokens, and their means.
 LATHE_SHAPE int few_operand_bytes(int tokens, int subs) {
   return tokens * 64 * subs;
 }
+LATHE_SHAPE int few_mean_bytes(int tokens, int subs) {
+  return operand_means_of_64(tokens) * subs;
+}
 struct FewShared {
-  int tiles, slot_bytes;  // within a stage
+  int means, tiles, slot_bytes;  // within a stage
   int stage_bytes, stages;
   int room;      // for what warps of a block give each other
   int barriers;  // of each stage two, and one more
   int bytes;
 };
 // `stages` of a block that has a multiprocessor to itself, or 1: as many as leave room for another.
-LATHE_SHAPE FewShared few_shared(int tokens, int parts, int slot_bytes, int subs, int stages) {
+// `means`: whether those of operands are wanted.
+LATHE_SHAPE FewShared few_shared(int tokens, int parts, int slot_bytes, int subs, int stages,
+                                 int means) {
   FewShared m{};
-  m.tiles = parts * few_operand_bytes(tokens, subs);
+  m.means = parts * few_operand_bytes(tokens, subs);
+  m.tiles = m.means + (means ? round_up(parts * few_mean_bytes(tokens, subs), kCopyLine) : 0);
   m.slot_bytes = slot_bytes;
   m.stage_bytes = round_up(m.tiles + kMatmulRowTiles * slot_bytes, kCopyLine);
   // The sums of some row tiles: of the parts of two but the first, or of ups.

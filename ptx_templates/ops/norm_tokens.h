@@ -47,8 +47,10 @@ LATHE_OP norm_tokens(const f32* x, const f32* weight, const f32* post, const f32
   }
   factor = factor * 0.0625f;
   u16* to = reinterpret_cast<u16*>(y);
+  const int width = operand_width(k);
   LATHE_UNROLL(2)
-  for (int i = 4 * thread_index(); i < operand_width(k); i += step) {
+  for (int before = 0; before < width; before += step) {
+    const int i = before + 4 * thread_index();
     u32 pairs[2] = {0, 0};
     if (i < k) {
       const f32x4 v = *reinterpret_cast<const f32x4*>(row + i);
@@ -56,9 +58,18 @@ LATHE_OP norm_tokens(const f32* x, const f32* weight, const f32* post, const f32
       pairs[0] = half2(v.x * factor * w.x, v.z * factor * w.z);
       pairs[1] = half2(v.y * factor * w.y, v.w * factor * w.w);
     }
-    const i64 place = operand_place(static_cast<int>(token), i, operand_width(k), few);
-    *reinterpret_cast<u32*>(to + place) = pairs[0];
-    *reinterpret_cast<u32*>(to + (place ^ 8)) = pairs[1];
+    if (i < width) {
+      const i64 place = operand_place(static_cast<int>(token), i, width, few);
+      *reinterpret_cast<u32*>(to + place) = pairs[0];
+      *reinterpret_cast<u32*>(to + (place ^ 8)) = pairs[1];
+    }
+    if (few == 0) continue;
+    f32 sum = (f16_to_f32(pairs[0]) + f16_to_f32(pairs[0] >> 16)) +
+              (f16_to_f32(pairs[1]) + f16_to_f32(pairs[1] >> 16));
+    sum = sum + shuffle_xor(sum, 1);
+    sum = sum + shuffle_xor(sum, 2);
+    if (i < width && i % 16 == 0)
+      to[operand_mean_place(static_cast<int>(token), i, width, few)] = f32_to_f16(sum * 0.0625f);
   }
 }
 

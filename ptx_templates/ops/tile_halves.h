@@ -4,6 +4,10 @@
 // A word's codes become f16 exactly, by the mantissa of 1024 and more; then scale and offset are
 // applied in f16 arithmetic, so that a weight has three roundings to 11 bits. Weights beyond 8000
 // would be infinite.
+//
+// Where operands come with their means (ops/matmul_shapes.h), offsets are left to these: 1024 and
+// the code becomes code times scale by one instruction, for 1024 scales are exact. To be finite
+// they are of an eighth of the weights: those beyond 7600 would be infinite.
 #pragma once
 
 #include "ops/formats.h"
@@ -42,6 +46,10 @@ LATHE_DEVICE int pair_at(int bits, int pair) {
 // Pairs of f16. An integer below 1024 and the bits of 1024 are their sum.
 enum : u32 {
   kHalf1024 = 0x64006400u,
+  kHalf64 = 0x54005400u,
+  kHalfQuarter = 0x34003400u,
+  kRaised64 = 0xbc002400u,    // 1 / 64, -1
+  kRaised1024 = 0xcc002400u,  // 1 / 64, -16
   kHalf8 = 0x48004800u,
   kHalfMinus9216 = 0xf080f080u,  // -8 (1024 + 128)
 };
@@ -85,6 +93,23 @@ LATHE_DEVICE void lane_scales(const u8* tail, int subs, u32 (&out)[4]) {
       out[2 * r + 1] = half2_multiply(byte_permute(d, m, 0x7632u), kHalf8);
     }
   }
+}
+
+// Where offsets are left to means. Operand A of them, 16 times an eighth of the offsets: for both
+// means of sub-block 2 t that of row g, then of row g + 8, and the same for sub-block 2 t + 1.
+// `there`: the tile has these.
+LATHE_DEVICE void offset_operand(const u32 (&scales)[4], bool there, u32 (&a)[4]) {
+  LATHE_UNROLL(4)
+  for (int i = 0; i < 4; ++i)
+    a[i] = there ? half2_multiply(upper_half2(scales[i % 2 * 2 + i / 2]), kHalfQuarter) : 0;
+}
+// And what takes the places of offsets: minus what codes have been raised by, times the scale.
+template <class Tile>
+LATHE_DEVICE void raise_scales(u32 (&scales)[4]) {
+  LATHE_UNROLL(4)
+  for (int i = 0; i < 4; ++i)
+    scales[i] = half2_multiply(lower_half2(scales[i]),
+                               Tile::bits == 4 && i % 2 == 1 ? kRaised64 : kRaised1024);
 }
 
 // What a lane reads of a pair: its words of both sub-blocks as they lie, and the fifth bits.
@@ -132,21 +157,25 @@ LATHE_DEVICE u32 codes_of(const PairWords& in, int p, int v) {
   }
 }
 
-// The first and third code of word v of sub-block p as a pair, exactly and less the format's zero;
+// The first and third code of word v of sub-block p as a pair, raised by 1024, or by 64;
 // `odd`: the second and fourth.
+template <class Tile>
+LATHE_DEVICE u32 raised_pair(const PairWords& in, int p, int v, bool odd) {
+  if constexpr (Tile::bits == 4) {
+    const u32 word = odd ? in.word[v] >> 8 : in.word[v];
+    return p == 0 ? masked_or(word, 0x000f000fu, kHalf1024) : masked_or(word, 0x00f000f0u, kHalf64);
+  } else {
+    return byte_permute(codes_of<Tile>(in, p, v), kHalf1024, odd ? 0x5351u : 0x5250u);
+  }
+}
+
+// The same exactly and less the format's zero.
 template <class Tile>
 LATHE_DEVICE u32 code_pair(const PairWords& in, int p, int v, bool odd) {
   constexpr u32 kZero = 0x00010001u * static_cast<u32>(Tile::zero);
-  if constexpr (Tile::bits == 4) {
-    const u32 word = odd ? in.word[v] >> 8 : in.word[v];
-    if (p == 0) return half2_add(masked_or(word, 0x000f000fu, kHalf1024), 0xe400e400u + kZero);
-    // 1024 and 16 times the code, over 16.
-    return half2_fma(masked_or(word, 0x00f000f0u, kHalf1024), 0x2c002c00u,
-                     0xd400d400u + 16 * kZero);
-  } else {
-    const u32 both = byte_permute(codes_of<Tile>(in, p, v), 0x64646464u, odd ? 0x4341u : 0x4240u);
-    return half2_add(both, 0xe400e400u + kZero);
-  }
+  const u32 raised = raised_pair<Tile>(in, p, v, odd);
+  return half2_add(raised,
+                   Tile::bits == 4 && p == 1 ? 0xd400d400u + 16 * kZero : 0xe400e400u + kZero);
 }
 template <class Tile>
 LATHE_DEVICE u32 scaled(u32 codes, u32 scale, u32 offset) {
@@ -155,9 +184,10 @@ LATHE_DEVICE u32 scaled(u32 codes, u32 scale, u32 offset) {
 }
 
 // Operand A of sub-block p for both halves of 16 values. `scales`: of rows g and g + 8 for this
-// sub-block, as lane_scales() has them.
+// sub-block, as lane_scales() has them, or where `raised` raise_scales().
 template <class Tile>
-LATHE_DEVICE void tile_operand(const PairWords& in, int p, const u32 (&scales)[2], u32 (&a)[2][4]) {
+LATHE_DEVICE void tile_operand(const PairWords& in, int p, const u32 (&scales)[2], u32 (&a)[2][4],
+                               bool raised = false) {
   LATHE_UNROLL(2)
   for (int r = 0; r < 2; ++r) {
     const u32 lower = lower_half2(scales[r]), upper = upper_half2(scales[r]);
@@ -165,8 +195,11 @@ LATHE_DEVICE void tile_operand(const PairWords& in, int p, const u32 (&scales)[2
     for (int h = 0; h < 2; ++h) {
       const u32 scale = Tile::scales == TileScales::sixteen && h == 1 ? upper : lower;
       LATHE_UNROLL(2)
-      for (int c = 0; c < 2; ++c)
-        a[h][2 * c + r] = scaled<Tile>(code_pair<Tile>(in, p, r + 2 * h, c == 1), scale, upper);
+      for (int c = 0; c < 2; ++c) {
+        const int v = r + 2 * h;
+        a[h][2 * c + r] = raised ? half2_fma(raised_pair<Tile>(in, p, v, c == 1), scale, upper)
+                                 : scaled<Tile>(code_pair<Tile>(in, p, v, c == 1), scale, upper);
+      }
     }
   }
 }

@@ -44,11 +44,13 @@ bool has_operands(const Param& param) {
 }
 Bytes operands_of(const Bytes& all, const Param& param, const KernelKey& key, int token) {
   const int tokens = dev::few_tokens(key.tokens);
-  const int width = static_cast<int>(param.bytes) / 2 / tokens;
-  Bytes out(static_cast<std::size_t>(width) * 2);
-  for (int i = 0; i < width; ++i)
-    std::memcpy(out.data() + 2 * i, all.data() + 2 * dev::operand_place(token, i, width, tokens),
-                2);
+  const int of_64 = 64 * tokens + dev::operand_means_of_64(tokens);
+  const int width = static_cast<int>(param.bytes) / 2 / of_64 * 64;
+  Bytes out(static_cast<std::size_t>(width / 16 * 17) * 2);
+  auto* next = out.data();
+  const auto add = [&](std::int64_t from) { next = std::copy_n(all.data() + 2 * from, 2, next); };
+  for (int i = 0; i < width; ++i) add(dev::operand_place(token, i, width, tokens));
+  for (int i = 0; i < width; i += 16) add(dev::operand_mean_place(token, i, width, tokens));
   return out;
 }
 
@@ -136,8 +138,9 @@ TEST(MatmulOfABatch, HasTheSameBitsForAnyNumberOfRows) {
         const std::size_t x = place(params, "x");
         for (int token = 0; token < tokens; ++token)
           for (int i = 0; i < c.key.k; ++i)
-            std::memcpy(own[x].data() + 2 * dev::operand_place(token, i, c.key.k, tokens),
-                        arguments[x].data() + 2 * dev::operand_place(token, i, c.key.k, 32), 2);
+            for (const auto place_of : {dev::operand_place, dev::operand_mean_place})
+              std::memcpy(own[x].data() + 2 * place_of(token, i, c.key.k, tokens),
+                          arguments[x].data() + 2 * place_of(token, i, c.key.k, 32), 2);
         for (std::size_t i = 0; i < own.size(); ++i)
           own[i].resize(static_cast<std::size_t>(params[i].bytes));
         const std::int32_t count = tokens;
