@@ -69,10 +69,10 @@ LATHE_DEVICE int operand_tile_bytes(int format, int subs) {
 #undef LATHE_TILE_BYTES
   return 0;
 }
-// Operands are values over 16; operand A is eight times weights, or their eighth.
+// Operands are values over 16; operand A is eight times weights, or weights.
 LATHE_DEVICE f32 sum_factor(int format, int means) {
 #define LATHE_SUM_FACTOR(number, Tile) \
-  if (format == number) return Tile::affine != 0 && means != 0 ? 128.0f : 2.0f;
+  if (format == number) return Tile::affine != 0 && means != 0 ? 16.0f : 2.0f;
   LATHE_MATMUL_FORMATS(LATHE_SUM_FACTOR)
 #undef LATHE_SUM_FACTOR
   return 0;

@@ -7,7 +7,7 @@
 //
 // Where operands come with their means (ops/matmul_shapes.h), offsets are left to these: 1024 and
 // the code becomes code times scale by one instruction, for 1024 scales are exact. To be finite
-// they are of an eighth of the weights: those beyond 7600 would be infinite.
+// they are of the weights themselves, and these of 4 bits below 950, of 5 below 1900.
 #pragma once
 
 #include "ops/formats.h"
@@ -47,9 +47,9 @@ LATHE_DEVICE int pair_at(int bits, int pair) {
 enum : u32 {
   kHalf1024 = 0x64006400u,
   kHalf64 = 0x54005400u,
-  kHalfQuarter = 0x34003400u,
-  kRaised64 = 0xbc002400u,    // 1 / 64, -1
-  kRaised1024 = 0xcc002400u,  // 1 / 64, -16
+  kHalf2 = 0x40004000u,
+  kRaised64 = 0xc8003000u,    // 1 / 8, -64 / 8
+  kRaised1024 = 0xd8003000u,  // 1 / 8, -1024 / 8
   kHalf8 = 0x48004800u,
   kHalfMinus9216 = 0xf080f080u,  // -8 (1024 + 128)
 };
@@ -95,13 +95,13 @@ LATHE_DEVICE void lane_scales(const u8* tail, int subs, u32 (&out)[4]) {
   }
 }
 
-// Where offsets are left to means. Operand A of them, 16 times an eighth of the offsets: for both
-// means of sub-block 2 t that of row g, then of row g + 8, and the same for sub-block 2 t + 1.
-// `there`: the tile has these.
+// Where offsets are left to means. Operand A of them, 16 times each: for both means of sub-block 2
+// t that of row g, then of row g + 8, and the same for sub-block 2 t + 1. `there`: the tile has
+// these.
 LATHE_DEVICE void offset_operand(const u32 (&scales)[4], bool there, u32 (&a)[4]) {
   LATHE_UNROLL(4)
   for (int i = 0; i < 4; ++i)
-    a[i] = there ? half2_multiply(upper_half2(scales[i % 2 * 2 + i / 2]), kHalfQuarter) : 0;
+    a[i] = there ? half2_multiply(upper_half2(scales[i % 2 * 2 + i / 2]), kHalf2) : 0;
 }
 // And what takes the places of offsets: minus what codes have been raised by, times the scale.
 template <class Tile>
