@@ -74,8 +74,7 @@ std::string launch_faults(const KernelRow& kernel, const KernelKey& key) {
 }  // namespace
 
 KernelKey drawn_key(verification::Random& random) {
-  static const std::vector<Family> all = families();
-  KernelKey key = any(random, kernel_cases(any(random, all))).key;
+  KernelKey key = any(random, kernel_cases(any(random, families()))).key;
   const std::span<const KeyField> fields = key_fields();
   for (int changes = 1 + random.below(4); changes > 0;) {
     const auto which = static_cast<std::size_t>(random.below(static_cast<int>(fields.size())));

@@ -32,7 +32,7 @@ struct Family {
 };
 
 // Every kernel type with every format that it covers.
-std::vector<Family> families();
+const std::vector<Family>& families();
 std::vector<KernelCase> kernel_cases(const Family& family);
 // Few keys that differ most in the code they make, for tests that compile each.
 std::vector<KernelKey> representative_keys(const Family& family);

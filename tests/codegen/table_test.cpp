@@ -165,7 +165,7 @@ TEST(KernelTable, FieldsThatAFamilyDoesNotUseAreRefused) {
 
 // Otherwise one kernel would have a key for each format that it does not look at.
 TEST(KernelTable, FormatsThatAFamilyDoesNotLookAtAreRefused) {
-  const std::vector<Family> all = testing::families();
+  const std::vector<Family>& all = testing::families();
   for (const KernelRow& kernel : kernel_table()) {
     for (const Family& family : all) {
       if (family.type != kernel.type) continue;
