@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <climits>
 #include <map>
+#include <string_view>
 
 #include "lathe/codegen/tile.h"
 #include "tests/codegen/case_lists.h"
@@ -277,8 +278,10 @@ const std::vector<Family>& families() {
     for (const KernelRow& kernel : kernel_table()) {
       for (const FormatRow& format : formats()) {
         const Family family{kernel.type, format.format};
-        // Every test's process asks before it begins: no cases of what no kernel covers.
-        if (kernel.covers(format.format) && check_key(plain_cases(family).front().key))
+        // Every test's process asks before it begins: cases are made where nothing else tells.
+        if (!kernel.covers(format.format)) continue;
+        if (kernel.formats != std::string_view(kAnyFormat) ||
+            check_key(plain_cases(family).front().key))
           out.push_back(family);
       }
     }

@@ -49,7 +49,11 @@ std::vector<KernelCase> covered_cases(const Family& family) {
 
 std::vector<Family> covered_families() {
   std::vector<Family> all = families();
-  std::erase_if(all, [](const Family& family) { return covered_cases(family).empty(); });
+  std::erase_if(all, [](const Family& family) {
+    return std::ranges::none_of(kernel_cases(family), [](const KernelCase& c) {
+      return bool(route_covers(c.key, Route::text));
+    });
+  });
   return all;
 }
 
