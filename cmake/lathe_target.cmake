@@ -31,29 +31,59 @@ function(lathe_fuzzed name)
   endif()
 endfunction()
 
+# The headers are compiled once for all targets of a group, which are compiled alike.
+function(lathe_precompile name group)
+  if(CMAKE_CXX_COMPILER_LAUNCHER)
+    return()  # ccache keeps nothing that includes a precompiled header
+  endif()
+  get_property(first GLOBAL PROPERTY LATHE_FIRST_${group})
+  if(first)
+    target_precompile_headers(${name} REUSE_FROM ${first})
+  else()
+    set_property(GLOBAL PROPERTY LATHE_FIRST_${group} ${name})
+    target_precompile_headers(${name} PRIVATE ${ARGN})
+  endif()
+endfunction()
+
+# The same for what others are to compile without: only under sanitizers, where it is a third of the
+# time, so that the other builds show an include that a file lacks.
+function(lathe_precompile_sanitized name group)
+  if(LATHE_SANITIZE)
+    lathe_precompile(${name} ${group}
+      <algorithm> <array> <chrono> <cstring> <filesystem> <fstream> <functional> <map> <memory>
+      <mutex> <optional> <set> <span> <sstream> <string> <string_view> <thread> <utility>
+      <variant> <vector> <fmt/format.h>)
+  endif()
+endfunction()
+
 # A layer of the library: whoever links it shows none of its C++ symbols to others.
 function(lathe_layer name)
   lathe_target(${name})
   lathe_fuzzed(${name})
+  lathe_precompile_sanitized(${name} ${name})
   set_target_properties(${name} PROPERTIES CXX_VISIBILITY_PRESET hidden
                                            VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
 # How the files of a test are compiled: a check takes longer to compile them than to run them, and
-# their loops are those of libraries.
+# their loops are those of libraries. What sanitizers add takes clang three times as long to
+# optimize as to write down.
 function(lathe_compile_quickly name)
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  if(CMAKE_CXX_COMPILER_LAUNCHER)
-    return()  # ccache keeps nothing that includes a precompiled header
-  endif()
-  get_property(first GLOBAL PROPERTY LATHE_FIRST_TEST)
-  if(first)
-    target_precompile_headers(${name} REUSE_FROM ${first})
+  if(LATHE_SANITIZE)
+    target_compile_options(${name} PRIVATE -O0)
   else()
-    set_property(GLOBAL PROPERTY LATHE_FIRST_TEST ${name})
-    target_precompile_headers(${name} PRIVATE
-      <gtest/gtest.h> <algorithm> <filesystem> <fstream> <functional> <map> <span> <string> <thread>
-      <vector>)
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
+  lathe_precompile(${name} TEST
+    <gtest/gtest.h> <algorithm> <filesystem> <fstream> <functional> <map> <span> <string> <thread>
+    <vector>)
+endfunction()
+
+# Those files of a test, in the folder of the call, whose own loops are long.
+function(lathe_test_loops_in)
+  if(LATHE_SANITIZE)
+    # The precompiled headers are of another -O.
+    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -O2 SKIP_PRECOMPILE_HEADERS ON)
   endif()
 endfunction()
 
