@@ -135,7 +135,7 @@ void attend_token(const KernelKey& key, int position, const std::uint16_t* queri
     for (int e = 0; e < d; ++e) y.set(token, head * d + e, result[static_cast<std::size_t>(e)]);
   }
   for (int i = all; i < y.width; ++i) y.set(token, i, 0);
-  for (int i = 0; y.tokens > 0 && i < y.width; i += 16) y.set_mean(token, i);
+  y.set_means(token);
 }
 
 Result<void> check_matrix(const KernelKey& key) {

@@ -18,41 +18,50 @@ int warps(const KernelKey& key) {
   return key.blocks > 0 ? dev::kFewWarps + 1 : 8;
 }
 
-// Of a format's codes; 0 for formats whose tiles do not become operands.
-int code_bits(Format format) {
+// A format's codes; no bits where its tiles do not become operands.
+struct TileCodes {
+  int bits;
+  bool offsets;  // beside scales
+};
+TileCodes tile_codes(Format format) {
   switch (format) {
     case Format::q4_0:
+      return {4, false};
     case Format::q4_1:
     case Format::q4_k:
-      return 4;
+      return {4, true};
     case Format::q5_0:
+      return {5, false};
     case Format::q5_1:
     case Format::q5_k:
-      return 5;
+      return {5, true};
     case Format::q6_k:
-      return 6;
+      return {6, false};
     case Format::q8_0:
-      return 8;
+      return {8, false};
     default:
-      return 0;
+      return {};
   }
 }
 
-int shared_bytes(const KernelKey& key);
-
-// Whether weights have offsets, which with few tokens meet the means of operands: 1 or 0.
-int meets_means(const KernelKey& key) {
-  return key.blocks > 0 && std::ranges::any_of(matrices(key), [](const auto& matrix) {
-           return matrix.n > 0 && (matrix.format == Format::q4_1 || matrix.format == Format::q5_1 ||
-                                   matrix.format == Format::q4_k || matrix.format == Format::q5_k);
+// Few tokens: blocks share the work, and each has all tokens.
+bool is_few(const KernelKey& key) {
+  return key.blocks > 0;
+}
+// Whether offsets of weights meet the means of operands, which only few tokens have.
+bool meets_means(const KernelKey& key) {
+  return is_few(key) && std::ranges::any_of(matrices(key), [](const MatrixOfKey& matrix) {
+           return matrix.n > 0 && tile_codes(matrix.format).offsets;
          });
 }
+
+int shared_bytes(const KernelKey& key);
 
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(has_tokens(key));
   if (key.warps != warps(key)) return invalid("warps is {}; it must be {}", key.warps, warps(key));
   for (const auto& [format, n] : matrices(key))
-    if (n > 0 && code_bits(format) == 0)
+    if (n > 0 && tile_codes(format).bits == 0)
       return invalid("{} weights do not become operands of matmul", row(format).name);
   LATHE_TRY(check_matrices(key, 1 << 20));
   if (key.blocks != 0) {
@@ -94,10 +103,6 @@ int row_blocks(const KernelKey& key) {
   }
   return blocks;
 }
-// Few tokens: blocks share the work, and each has all tokens.
-bool is_few(const KernelKey& key) {
-  return key.blocks > 0;
-}
 int block_tokens(const KernelKey& key) {
   return is_few(key) ? dev::few_tokens(key.tokens) : int{dev::kMatmulTokens};
 }
@@ -112,9 +117,9 @@ TileSizes tile_sizes(const KernelKey& key) {
     const Result<TileShape> shape = tile_shape(format, n, key.k);
     if (n == 0 || !shape) continue;
     out.subs = shape->subs;
-    const int tail = dev::matmul_tail_at(code_bits(format), out.subs);
+    const int bits = tile_codes(format).bits, tail = dev::matmul_tail_at(bits, out.subs);
     out.slot_bytes = std::max(out.slot_bytes, dev::slot_bytes(int(shape->tile_bytes)));
-    out.pair_bytes = std::max(out.pair_bytes, dev::matmul_pair_bytes(code_bits(format)));
+    out.pair_bytes = std::max(out.pair_bytes, dev::matmul_pair_bytes(bits));
     out.tail_bytes = std::max(out.tail_bytes, int(shape->tile_bytes) - tail);
   }
   return out;
@@ -122,7 +127,7 @@ TileSizes tile_sizes(const KernelKey& key) {
 int shared_bytes(const KernelKey& key) {
   const TileSizes sizes = tile_sizes(key);
   return is_few(key) ? dev::few_shared(block_tokens(key), key.splits, sizes.slot_bytes, sizes.subs,
-                                       key.stages, meets_means(key))
+                                       key.stages, meets_means(key) ? 1 : 0)
                            .bytes
                      : dev::matmul_shared(sizes.pair_bytes, sizes.tail_bytes, sizes.subs).bytes;
 }
@@ -190,7 +195,7 @@ OpCall call(const KernelKey& key) {
   add_matrix_numbers(key, call.arguments);
   call.arguments.push_back(integer(key.gated ? 1 : 0));
   call.arguments.push_back(integer(static_cast<int>(key.activation)));
-  call.arguments.push_back(integer(meets_means(key)));
+  call.arguments.push_back(integer(meets_means(key) ? 1 : 0));
   if (is_few(key)) {
     call.arguments.push_back(integer(sizes.slot_bytes));
     call.arguments.push_back(parameter(y - 2));  // partial

@@ -83,7 +83,7 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
     for (int i = 0; i < y.width; ++i)
       y.set(int(token), i,
             i < key.k ? x[std::size_t(i)] * factor * static_cast<double>(norm[i]) : 0);
-    for (int i = 0; key.batched && i < y.width; i += 16) y.set_mean(int(token), i);
+    y.set_means(int(token));
   }
 }
 

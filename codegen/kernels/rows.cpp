@@ -78,6 +78,9 @@ void OperandRows::set_mean(int token, int i) const {
     sum += f16_to_f32(values[dev::operand_place(token, next, width, tokens)]);
   values[dev::operand_mean_place(token, i, width, tokens)] = f32_to_f16(sum / 16);
 }
+void OperandRows::set_means(int token) const {
+  for (int i = 0; tokens > 0 && i < width; i += 16) set_mean(token, i);
+}
 
 Result<void> check_rows(const KernelKey& key) {
   LATHE_TRY(in_range("k", key.k, 1, 1 << 24));

@@ -120,6 +120,8 @@ struct OperandRows {
   void set(int token, int i, double value) const;
   // Of few tokens: the mean of the 16 operands from i on, which have been set.
   void set_mean(int token, int i) const;
+  // Those of all of a token's operands; of many tokens nothing.
+  void set_means(int token) const;
 };
 
 // A bit for each of `count` ids: id i is bit i % 32 of word i / 32.

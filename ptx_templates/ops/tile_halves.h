@@ -197,8 +197,9 @@ LATHE_DEVICE void tile_operand(const PairWords& in, int p, const u32 (&scales)[2
       LATHE_UNROLL(2)
       for (int c = 0; c < 2; ++c) {
         const int v = r + 2 * h;
-        a[h][2 * c + r] = raised ? half2_fma(raised_pair<Tile>(in, p, v, c == 1), scale, upper)
-                                 : scaled<Tile>(code_pair<Tile>(in, p, v, c == 1), scale, upper);
+        const u32 codes =
+            raised ? raised_pair<Tile>(in, p, v, c == 1) : code_pair<Tile>(in, p, v, c == 1);
+        a[h][2 * c + r] = scaled<Tile>(codes, scale, upper);
       }
     }
   }
