@@ -84,27 +84,16 @@ std::string attend(KernelKey& key, const Given& given) {
   return reason;
 }
 
-// As many as a block has memory for; 1 where that is fewer than two.
-int few_stages(KernelKey key, const GpuProfile& gpu) {
-  const auto fits = [&] {
-    return check_key(key) &&
-           int(row(key.type).geometry(key).shared_bytes) <= gpu.block_shared_bytes;
-  };
-  for (key.stages = kMostFewStages; key.stages > 1 && !fits();) --key.stages;
-  return key.stages;
-}
-
 // With blocks: of few tokens.
 std::string matmul(KernelKey& key, const Given& given) {
-  key.warps = key.blocks == 0 ? kFusedWarps : kFewBlockWarps;
+  key.warps = kFusedWarps;
   if (key.blocks == 0) return "a block for eight row tiles and 128 tokens";
-  share_few(key, given.gpu.multiprocessors);
-  if (key.blocks <= given.gpu.multiprocessors) key.stages = few_stages(key, given.gpu);
-  if (key.stages > 1)
-    return "no more blocks than multiprocessors, each with one to itself: a block for two row "
-           "tiles";
-  if (key.splits > 1) return "no more blocks than run at once: a block for two row tiles";
-  return "two blocks a multiprocessor, which share the rows evenly";
+  if (share_rows(key, given.gpu))
+    return fmt::format(
+        "no more blocks than {} multiprocessors, each with one to itself and rows of its own",
+        given.gpu.multiprocessors);
+  share_evenly(key, given.gpu);
+  return "two blocks a multiprocessor, which share the work evenly";
 }
 
 std::string append_tokens(KernelKey& key, const Given&) {

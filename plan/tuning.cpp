@@ -56,16 +56,43 @@ bool attends_by_matrix(const KernelKey& key, int positions) {
   return positions > kMatrixPositions && check_key(by_matrix);
 }
 
-void share_few(KernelKey& key, int multiprocessors) {
-  constexpr int kRowsOfTwoTiles = 32, kWarpsOfARow = 4;
-  key.blocks = multiprocessors * kBlocksPerMultiprocessor;
-  int pairs = 0;
-  for (const int n : {key.n, key.n_b, key.n_c}) pairs += ceil_div(n, kRowsOfTwoTiles);
-  if (pairs > key.blocks) return;
-  KernelKey shared = key;
-  shared.blocks = pairs;
-  shared.splits = kWarpsOfARow;
-  if (check_key(shared)) key = shared;
+int few_stages(KernelKey key, int shared_bytes) {
+  const auto fits = [&] {
+    return check_key(key) && int(row(key.type).geometry(key).shared_bytes) <= shared_bytes;
+  };
+  for (key.stages = kMostFewStages; key.stages > 1 && !fits();) --key.stages;
+  return key.stages;
+}
+
+bool share_rows(KernelKey& key, const GpuProfile& gpu) {
+  // Row tiles of each matrix, of gates with zeros up to whole operands.
+  const auto tiles = [&](int n) { return key.gated ? 4 * ceil_div(n, 64) : ceil_div(n, 16); };
+  const auto blocks = [&](int warps) {
+    int all = ceil_div(tiles(key.n), warps);
+    for (const int n : {key.n_b, key.n_c}) all += key.gated ? 0 : ceil_div(tiles(n), warps);
+    return all;
+  };
+  int row_warps = 1;
+  while (row_warps <= kMostFewWarps && blocks(row_warps) > gpu.multiprocessors) ++row_warps;
+  KernelKey most = key;
+  most.tokens = kMostFewTokens;
+  most.paired = key.gated;
+  most.blocks = blocks(row_warps);
+  for (int splits = kMostFewSplits; splits > 0; splits /= 2) {
+    most.splits = splits;
+    most.warps = row_warps * splits + 1;
+    if (few_stages(most, gpu.block_shared_bytes) == 1) continue;
+    most.tokens = key.tokens;
+    most.stages = few_stages(most, gpu.block_shared_bytes);
+    key = most;
+    return true;
+  }
+  return false;
+}
+
+void share_evenly(KernelKey& key, const GpuProfile& gpu) {
+  key.blocks = gpu.multiprocessors * kBlocksPerMultiprocessor;
+  key.warps = kFewBlockWarps;
 }
 
 int vocabulary_splits(int vocab) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lathe/codegen/kernel_key.h"
+#include "lathe/plan/gpu_profile.h"
 
 namespace lathe {
 
@@ -31,6 +32,9 @@ inline constexpr int kFusedWarps = 8;
 inline constexpr int kBlocksPerMultiprocessor = 2;
 inline constexpr int kFewBlockWarps = 9;   // of matmul with few tokens
 inline constexpr int kMostFewStages = 8;   // likewise
+inline constexpr int kMostFewWarps = 16;   // likewise, that multiply
+inline constexpr int kMostFewTokens = 32;  // likewise
+inline constexpr int kMostFewSplits = 4;   // likewise
 inline constexpr int kAppendWarps = 8;     // of append_tokens
 inline constexpr int kAttendWarps = 4;     // of attend_rows
 inline constexpr int kMatrixRowWarps = 6;  // by the matrix units: two blocks have the registers
@@ -44,11 +48,19 @@ int matvec_stages(const KernelKey& key);
 inline constexpr int kMatrixPositions = 8192;
 bool attends_by_matrix(const KernelKey& key, int positions);
 
-// Sets blocks and splits of a matmul of few tokens on a GPU with so many multiprocessors. Two
-// blocks share a multiprocessor, so that one streams while the other begins or ends. Where these
-// are enough for a block for every two row tiles, the warps of a block share k, and no blocks have
-// to meet.
-void share_few(KernelKey& key, int multiprocessors);
+// How blocks share a matmul of few tokens. Which warps add up a row, and in which order, is the
+// same for any number of tokens, so that a token's numbers do not depend on how many there are
+// beside it.
+//
+// A block for each multiprocessor at most, with as few rows as that takes; sets blocks, warps,
+// splits, stages and paired. A warp has a row tile, or that of a gate and its up; up to four share
+// k, as many as leave room for two stages of kMostFewTokens. No blocks have to meet, and nothing is
+// left behind their rows. False, and nothing set, where there are too many rows for a block's
+// warps.
+bool share_rows(KernelKey& key, const GpuProfile& gpu);
+// Two blocks for each multiprocessor, so that one streams while the other begins or ends, with
+// equal pieces of the work; sets blocks and warps.
+void share_evenly(KernelKey& key, const GpuProfile& gpu);
 
 // Parts that the vocabulary is cut into: at most 1024 values each, which 16 warps sort at once, but
 // no more than 128 parts.

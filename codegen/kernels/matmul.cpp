@@ -13,10 +13,7 @@
 namespace lathe {
 namespace {
 
-// Of a block: those that multiply, and with few tokens one that copies.
-int warps(const KernelKey& key) {
-  return key.blocks > 0 ? dev::kFewWarps + 1 : 8;
-}
+constexpr int kManyWarps = 8;  // of a block with many tokens
 
 // A format's codes; no bits where its tiles do not become operands.
 struct TileCodes {
@@ -57,29 +54,43 @@ bool meets_means(const KernelKey& key) {
 
 int shared_bytes(const KernelKey& key);
 
+// How few tokens are shared among blocks and warps.
+Result<void> check_few(const KernelKey& key) {
+  LATHE_TRY(in_range("blocks", key.blocks, 1, 1 << 14));
+  if (key.tokens > dev::kFewTokens)
+    return invalid("tokens is {}; blocks share the work of at most {}", key.tokens,
+                   int{dev::kFewTokens});
+  if (key.grouped) return invalid("blocks share the work of warps that multiply by themselves");
+  LATHE_TRY(in_range("warps", key.warps, 2, dev::kFewWarps + 1));
+  if (key.splits != 1 && key.splits != 2 && key.splits != dev::kFewParts)
+    return invalid("splits is {}; k is shared by one warp, 2 or {}", key.splits,
+                   int{dev::kFewParts});
+  if ((key.warps - 1) % key.splits != 0)
+    return invalid("warps is {}; all but the one that copies must share k by {}", key.warps,
+                   key.splits);
+  if (key.gated && !key.paired) {
+    if (key.splits > 1) return invalid("warps do not share k of gates that are not paired");
+    if (key.warps % 2 == 0)
+      return invalid("warps is {}; gates and ups must have as many, and one copies", key.warps);
+  }
+  return in_range("stages", key.stages, 1, int{dev::kFewStages});
+}
+// A block for 128 tokens has nothing of this.
+Result<void> check_many(const KernelKey& key) {
+  if (key.warps != kManyWarps) return invalid("warps is {}; it must be {}", key.warps, kManyWarps);
+  if (key.splits != 1) return invalid("splits is {}; without blocks no warps share k", key.splits);
+  if (key.paired) return invalid("without blocks row tiles are not paired");
+  if (key.stages != 1) return invalid("stages is {}; without blocks it is 1", key.stages);
+  return {};
+}
+
 Result<void> check(const KernelKey& key) {
   LATHE_TRY(has_tokens(key));
-  if (key.warps != warps(key)) return invalid("warps is {}; it must be {}", key.warps, warps(key));
+  LATHE_TRY(is_few(key) ? check_few(key) : check_many(key));
   for (const auto& [format, n] : matrices(key))
     if (n > 0 && tile_codes(format).bits == 0)
       return invalid("{} weights do not become operands of matmul", row(format).name);
   LATHE_TRY(check_matrices(key, 1 << 20));
-  if (key.blocks != 0) {
-    LATHE_TRY(in_range("blocks", key.blocks, 1, 1 << 14));
-    if (key.tokens > dev::kFewTokens)
-      return invalid("tokens is {}; blocks share the work of at most {}", key.tokens,
-                     int{dev::kFewTokens});
-    if (key.grouped) return invalid("blocks share the work of warps that multiply by themselves");
-    if (key.splits != 1 && key.splits != dev::kFewParts)
-      return invalid("splits is {}; k is shared by one warp or by {}", key.splits,
-                     int{dev::kFewParts});
-    if (key.splits > 1 && key.gated) return invalid("warps do not share k of gates");
-    LATHE_TRY(in_range("stages", key.stages, 1, int{dev::kFewStages}));
-  } else if (key.splits != 1) {
-    return invalid("splits is {}; without blocks no warps share k", key.splits);
-  } else if (key.stages != 1) {
-    return invalid("stages is {}; without blocks it is 1", key.stages);
-  }
   if (const int bytes = shared_bytes(key); bytes > kMostSharedBytes)
     return invalid("a block needs {} bytes of shared memory, more than {}", bytes,
                    kMostSharedBytes);
@@ -90,9 +101,13 @@ Result<void> check(const KernelKey& key) {
   return {};
 }
 
+// Few tokens: the warps of a block that multiply.
+dev::FewWarps few_warps(const KernelKey& key) {
+  return {key.warps - 1, key.splits, key.paired ? 2 : 1, key.gated ? 1 : 0};
+}
 // Of a block.
 int row_tiles(const KernelKey& key) {
-  return dev::kMatmulRowTiles / key.splits;
+  return is_few(key) ? dev::few_row_tiles(few_warps(key)) : int{dev::kMatmulRowTiles};
 }
 // Of all matrices.
 int row_blocks(const KernelKey& key) {
@@ -124,12 +139,16 @@ TileSizes tile_sizes(const KernelKey& key) {
   }
   return out;
 }
+// Few tokens: no block has more than one row block.
+bool is_whole(const KernelKey& key) {
+  return row_blocks(key) == key.blocks;
+}
 int shared_bytes(const KernelKey& key) {
   const TileSizes sizes = tile_sizes(key);
-  return is_few(key) ? dev::few_shared(block_tokens(key), key.splits, sizes.slot_bytes, sizes.subs,
-                                       key.stages, meets_means(key) ? 1 : 0)
-                           .bytes
-                     : dev::matmul_shared(sizes.pair_bytes, sizes.tail_bytes, sizes.subs).bytes;
+  if (!is_few(key)) return dev::matmul_shared(sizes.pair_bytes, sizes.tail_bytes, sizes.subs).bytes;
+  return dev::few_shared(block_tokens(key), few_warps(key), sizes.slot_bytes, sizes.subs,
+                         key.stages, is_whole(key) ? 1 : 0, meets_means(key) ? 1 : 0)
+      .bytes;
 }
 
 Geometry geometry(const KernelKey& key) {
@@ -155,11 +174,11 @@ std::vector<Param> params(const KernelKey& key) {
   const std::int64_t values = std::int64_t{key.tokens} * rows_of(key);
   if (key.residual) out.push_back(vector_in("residual", values));
   if (is_few(key)) {
-    const std::int64_t floats = dev::few_partial_floats(block_tokens(key));
+    const std::int64_t floats = dev::few_partial_floats(block_tokens(key), few_warps(key));
     out.push_back(vector_out("partial", key.blocks * floats));
     out.back().scratch = true;
     out.push_back({"counters", Access::read_write, Element::i32,
-                   std::int64_t{row_blocks(key)} * row_tiles(key) * 4, 4});
+                   std::int64_t{row_blocks(key)} * dev::meeting_places(few_warps(key)) * 4, 4});
   }
   out.push_back(key.gated ? operands_out("y", is_few(key), key.tokens, key.n)
                           : vector_out("y", values));
@@ -181,7 +200,10 @@ std::vector<bool> shared_row_blocks(const KernelKey& key) {
 OpCall call(const KernelKey& key) {
   OpCall call{"ops/matmul.h", "matmul", {}};
   if (is_few(key)) call.function += fmt::format("_of_{}", block_tokens(key));
-  if (key.splits > 1) call.function += "_split";
+  if (key.paired)
+    call.function += "_paired";
+  else if (key.splits > 1)
+    call.function += "_split";
   if (key.grouped) call.function += "_grouped";
   const bool second = key.n_b > 0, third = key.n_c > 0;
   call.arguments = parameters_of({true, second, third,  // weights
@@ -201,6 +223,9 @@ OpCall call(const KernelKey& key) {
     call.arguments.push_back(parameter(y - 2));  // partial
     call.arguments.push_back(parameter(y - 1));  // counters
     call.arguments.push_back(integer(key.blocks));
+    call.arguments.push_back(integer(key.warps - 1));
+    call.arguments.push_back(integer(key.splits));
+    call.arguments.push_back(integer(is_whole(key) ? 1 : 0));
     const std::vector<bool> shared = shared_row_blocks(key);
     call.arguments.push_back(integer(std::ranges::find(shared, true) != shared.end() ? 1 : 0));
     call.arguments.push_back(integer(key.stages));
@@ -241,8 +266,9 @@ void oracle(const KernelKey& key, std::span<void* const> arguments, int part, in
     const auto [first, last] = share(row_blocks(key), part, parts);
     for (std::int64_t block = first; block < last; ++block) {
       if (!shared[std::size_t(block)]) continue;
-      for (int tile = 0; tile < dev::meeting_tiles(row_tiles(key), key.gated ? 1 : 0); ++tile)
-        counters[block * row_tiles(key) + tile] += dev::kArrivals;
+      const int places = dev::meeting_places(few_warps(key));
+      for (int place = 0; place < places; ++place)
+        counters[block * places + place] += dev::kArrivals;
     }
   }
   void* y = arguments[next];
@@ -307,7 +333,8 @@ const KernelRow kMatmulRow = {
     "matmul",
     "up to three matrices of tiles times the operands of a chunk's tokens, with bias, residual or "
     "GLU",
-    "k n n_b n_c format_b format_c tokens warps blocks stages splits grouped early bias residual "
+    "k n n_b n_c format_b format_c tokens warps blocks stages splits paired grouped early bias "
+    "residual "
     "gated "
     "activation",
     kAnyFormat,

@@ -17,12 +17,13 @@ LATHE_DEVICE void matmul_block(const ManyBlock& b) {
   multiply_many<Way>(b, sum);
   store_sums<Way>(b, sum, reinterpret_cast<f32*>(shared_memory()), [] { block_barrier(); });
 }
-template <class Way>
+template <class Way, class AnyWay>
 LATHE_DEVICE void matmul_block(const MatmulMatrices& m, const FewBlock& b,
-                               const MatmulMeeting& meeting, FewRing& ring, FewCopies& copies) {
+                               const MatmulMeeting& meeting, FewRing& ring,
+                               FewCopies<AnyWay>& copies) {
   MatmulSums<Way> sum;
   multiply_few<Way>(m, b, ring, copies, sum);
-  if (few_part<Way>() > 0) return;  // others have the sums
+  if (few_part(b.call) > 0) return;  // others have the sums
   if (meeting.meets && b.last - b.first < meeting.row_groups)
     return leave_sums<Way>(b, meeting, sum);
   store_sums<Way>(b, sum, few_room(ring), [&] { meet_warps(ring); });
@@ -34,10 +35,10 @@ struct ManyWays {
   template <class Tile>
   using Way = ManyWay<Tile, kGrouped>;
 };
-template <int kTokens, int kParts>
+template <int kTokens, int kTiles, int kChains>
 struct FewWays {
   template <class Tile>
-  using Way = FewWay<Tile, kTokens, kParts>;
+  using Way = FewWay<Tile, kTokens, kTiles, kChains>;
 };
 
 template <class Ways, class... Block>
@@ -60,16 +61,16 @@ LATHE_DEVICE void matmul_many(const MatmulMatrices& m, const MatmulCall& call,
   matmul_of<ManyWays<kGrouped>>(m, format, block);
 }
 
-// At most kTokens, by warps of which kParts share row tiles. A kernel that begins early has tiles
-// on their way before it waits for what made the operands, and lets the next one begin when its
-// last products are made.
-template <int kTokens, int kParts>
+// At most kTokens. A kernel that begins early has tiles on their way before it waits for what made
+// the operands, and lets the next one begin when its last products are made.
+template <int kTokens, int kTiles, int kChains>
 LATHE_DEVICE void matmul_few(const MatmulMatrices& m, const MatmulCall& call, MatmulMeeting meeting,
                              const FewShared& shape, bool early) {
-  constexpr int kTiles = kMatmulRowTiles / kParts;
-  const int groups = ceil_div(call.columns, kParts);
+  using Ways = FewWays<kTokens, kTiles, kChains>;
+  const int groups = few_groups(call);
   meeting.row_groups = groups;
-  meeting.groups = all_row_blocks(m, call.gated, kTiles) * groups;
+  meeting.row_tiles = few_row_tiles(call.warps);
+  meeting.groups = all_row_blocks(m, call.gated, meeting.row_tiles) * groups;
   meeting.blocks = min_int(meeting.blocks, meeting.groups);
   if (block_x() >= meeting.blocks) {
     if (early) wait_for_predecessor();
@@ -79,24 +80,24 @@ LATHE_DEVICE void matmul_few(const MatmulMatrices& m, const MatmulCall& call, Ma
   const int end = groups_before(block_x() + 1, meeting.blocks, meeting.groups);
   int at = begin;
   FewRing ring = {shape, 0, 0, 0};
-  open_ring(ring);
-  if (uniform(warp_index()) == kFewWarps) {
+  open_ring(ring, call.warps.all);
+  if (uniform(warp_index()) == call.warps.all) {
     if (early) wait_for_predecessor();
-    if (elected()) copy_operands<kTokens, kParts>(call, ring, at, end);
+    if (elected()) copy_operands<kTokens>(call, ring, at, end);
     return;
   }
-  using AnyWay = FewWay<OperandQ8_0, kTokens, kParts>;
-  FewCopies copies = {ring, at, end, 0, 0, nullptr};
+  using AnyWay = typename Ways::template Way<OperandQ8_0>;
+  FewCopies<AnyWay> copies = {ring, at, end, 0, 0, {}};
   LATHE_UNROLL(1)
-  for (int i = 0; i < shape.stages; ++i) copy_tile<AnyWay>(m, call, copies);
+  for (int i = 0; i < shape.stages; ++i) copy_tiles<AnyWay>(m, call, copies);
   if (early) wait_for_predecessor();
   LATHE_UNROLL(1)
   do {
     const int first = at % groups, last = min_int(groups, first + end - at);
     const bool lets_go = early && at + last - first == end;
     FewBlock block = {{call, {}, at / groups, 0}, first, last, lets_go};
-    const int format = find_matrix(m, call, kTiles, block.row_block, block.matrix);
-    matmul_of<FewWays<kTokens, kParts>>(m, format, m, block, meeting, ring, copies);
+    const int format = find_matrix(m, call, meeting.row_tiles, block.row_block, block.matrix);
+    matmul_of<Ways>(m, format, m, block, meeting, ring, copies);
     at += last - first;
   } while (at < end);
   finish_meetings<AnyWay>(m, call, meeting, begin, end);
@@ -107,7 +108,7 @@ LATHE_DEVICE void matmul_few(const MatmulMatrices& m, const MatmulCall& call, Ma
   const u8 *w0, const u8 *w1, const u8 *w2, const i32 *chunk, const u8 *x, const f32 *bias0,     \
       const f32 *bias1, const f32 *bias2, const f32 *residual, void *y, int k, int subs, int n0, \
       int n1, int n2, int format0, int format1, int format2, int gated, int activation, int means
-#define LATHE_MATMUL_CALL                                                      \
+#define LATHE_MATMUL_CALL(warps)                                               \
   const MatmulMatrices m = {                                                   \
       w0, w1, w2, bias0, bias1, bias2, n0, n1, n2, format0, format1, format2}; \
   const MatmulCall call = {x,                                                  \
@@ -121,30 +122,36 @@ LATHE_DEVICE void matmul_few(const MatmulMatrices& m, const MatmulCall& call, Ma
                            tile_subs_total(k) / subs,                          \
                            gated,                                              \
                            activation,                                         \
-                           means};
+                           means,                                              \
+                           warps};
 #define LATHE_MATMUL_OP(name, kGrouped)                                          \
   LATHE_OP name(LATHE_MATMUL_PARAMETERS, int pair_bytes, int tail_bytes) {       \
-    LATHE_MATMUL_CALL                                                            \
+    LATHE_MATMUL_CALL({})                                                        \
     matmul_many<kGrouped>(m, call, matmul_shared(pair_bytes, tail_bytes, subs)); \
   }
 LATHE_MATMUL_OP(matmul, false)
 LATHE_MATMUL_OP(matmul_grouped, true)
 
-// With few tokens: `blocks` share the work.
-#define LATHE_FEW_OP(name, kTokens, kParts)                                                       \
+// With few tokens: `blocks` share the work, each with `warps` that multiply, of which `parts` share
+// row tiles. Warps that do so, and each have one, have two chains of products.
+#define LATHE_FEW_OP(name, kTokens, kTiles, kChains)                                              \
   LATHE_OP name(LATHE_MATMUL_PARAMETERS, int slot_bytes, f32* partial, i32* counters, int blocks, \
-                int meets, int stages, int early) {                                               \
-    LATHE_MATMUL_CALL                                                                             \
-    matmul_few<kTokens, kParts>(                                                                  \
-        m, call, {partial, reinterpret_cast<u32*>(counters), blocks, meets, 0, 0},                \
-        few_shared(kTokens, kParts, slot_bytes, subs, stages, means), early != 0);                \
+                int warps, int parts, int whole, int meets, int stages, int early) {              \
+    const FewWarps team = {warps, parts, kTiles, gated};                                          \
+    LATHE_MATMUL_CALL(team)                                                                       \
+    matmul_few<kTokens, kTiles, kChains>(                                                         \
+        m, call, {partial, reinterpret_cast<u32*>(counters), blocks, meets, 0, 0, 0},             \
+        few_shared(kTokens, team, slot_bytes, subs, stages, whole, means), early != 0);           \
   }
-LATHE_FEW_OP(matmul_of_8, 8, 1)
-LATHE_FEW_OP(matmul_of_16, 16, 1)
-LATHE_FEW_OP(matmul_of_32, 32, 1)
-LATHE_FEW_OP(matmul_of_8_split, 8, kFewParts)
-LATHE_FEW_OP(matmul_of_16_split, 16, kFewParts)
-LATHE_FEW_OP(matmul_of_32_split, 32, kFewParts)
+LATHE_FEW_OP(matmul_of_8, 8, 1, 1)
+LATHE_FEW_OP(matmul_of_16, 16, 1, 1)
+LATHE_FEW_OP(matmul_of_32, 32, 1, 1)
+LATHE_FEW_OP(matmul_of_8_split, 8, 1, 2)
+LATHE_FEW_OP(matmul_of_16_split, 16, 1, 2)
+LATHE_FEW_OP(matmul_of_32_split, 32, 1, 2)
+LATHE_FEW_OP(matmul_of_8_paired, 8, 2, 1)
+LATHE_FEW_OP(matmul_of_16_paired, 16, 2, 1)
+LATHE_FEW_OP(matmul_of_32_paired, 32, 2, 1)
 #undef LATHE_MATMUL_CALL
 #undef LATHE_MATMUL_PARAMETERS
 

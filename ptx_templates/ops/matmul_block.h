@@ -24,10 +24,12 @@ struct MatmulCall {
   int width, stride, out_width;
   int subs, columns;  // of a tile, and tiles of a row
   int gated, activation;
-  int means;  // whether operands come with their means
+  int means;       // whether operands come with their means
+  FewWarps warps;  // of few tokens
 };
 
-// One matrix, or with `up` a gate and its up matrix, of which a block takes four row tiles each.
+// One matrix, or with `up` a gate and its up matrix, of each of which a block has half its row
+// tiles.
 struct MatmulMatrix {
   const u8* weights;
   const u8* up;

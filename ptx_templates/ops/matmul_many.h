@@ -24,8 +24,8 @@ struct ManyWay {
     grouped = kGrouped,
     split = kGrouped ? 1 : 2,  // warps that share row tiles
     tiles = split,             // of a warp
+    gate_pairs = 0,            // whether these are a gate's and its up's
     threads = kMatmulThreads,
-    row_tiles = kMatmulRowTiles,
     tokens = kMatmulTokens / split,  // of a warp
     fragments = tokens / 8,
     // Products that nobody has waited for read a stage while the next one is begun.
@@ -33,12 +33,13 @@ struct ManyWay {
     pair_bytes = Tile::bits > 5 ? 1024 : 512,
     copies = kMatmulRowTiles * pair_bytes / 16 / threads,  // of codes, by a thread in a stage
   };
+  LATHE_DEVICE int row_tiles(const MatmulCall&) { return kMatmulRowTiles; }
   // The warp's row tiles of the block.
-  LATHE_DEVICE int row_tile(int r) { return warp_index() / split * tiles + r; }
+  LATHE_DEVICE int row_tile(const MatmulCall&, int r) { return warp_index() / split * tiles + r; }
 };
 template <class Way>
 LATHE_DEVICE const u8* many_tile_row(const ManyBlock& b, int local) {
-  return matmul_tile_row(b.matrix, b.row_block, Way::row_tiles, local, b.call.columns,
+  return matmul_tile_row(b.matrix, b.row_block, kMatmulRowTiles, local, b.call.columns,
                          matmul_tile_bytes<Way>(b));
 }
 // Where a thread's copies come from: operands of the stage to be started, and the row tiles.

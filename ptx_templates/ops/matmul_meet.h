@@ -16,10 +16,11 @@ namespace lathe::dev {
 
 struct MatmulMeeting {
   f32* partial;   // few_partial_floats() for each block
-  u32* counters;  // arrivals of each row block at each row tile, modulo kArrivals
+  u32* counters;  // arrivals of each row block at each of its places, modulo kArrivals
   int blocks;
   int meets;               // whether any row block is shared
   int groups, row_groups;  // of all row blocks, and of one
+  int row_tiles;           // of a row block
 };
 
 // The blocks that have parts of a row block.
@@ -32,38 +33,42 @@ LATHE_DEVICE FewSharers few_sharers(const MatmulMeeting& m, int row_block) {
           block_of_group(group + m.row_groups - 1, m.blocks, m.groups)};
 }
 
-// The sums of a block's warp: the first of its lanes', of fragment 0.
+// The sums of a block's row tile: the first of its lanes', of fragment 0.
 template <class Way>
-LATHE_DEVICE f32* few_partial(const MatmulMeeting& m, int block, bool begun, int warp) {
+LATHE_DEVICE f32* few_partial(const MatmulMeeting& m, int block, bool begun, int tile) {
   constexpr int kSums = Way::fragments * 4 * kWarp;
-  return m.partial +
-         ((static_cast<i64>(block) * 2 + (begun ? 1 : 0)) * int{kFewWarps} + warp) * kSums;
+  const i64 place = static_cast<i64>(block) * 2 + (begun ? 1 : 0);
+  return m.partial + (place * m.row_tiles + tile) * kSums;
 }
 
 template <class Way>
 LATHE_DEVICE void leave_sums(const FewBlock& b, const MatmulMeeting& m,
                              const MatmulSums<Way>& sum) {
-  f32* own = few_partial<Way>(m, block_x(), b.first == 0, warp_index());
-  LATHE_UNROLL(4)
-  for (int j = 0; j < Way::fragments; ++j)
-    *reinterpret_cast<f32x4*>(own + (j * kWarp + lane_index()) * 4) = {sum[0][j][0], sum[0][j][1],
-                                                                       sum[0][j][2], sum[0][j][3]};
+  LATHE_UNROLL(2)
+  for (int r = 0; r < Way::tiles; ++r) {
+    f32* own = few_partial<Way>(m, block_x(), b.first == 0, Way::row_tile(b.call, r));
+    LATHE_UNROLL(4)
+    for (int j = 0; j < Way::fragments; ++j)
+      *reinterpret_cast<f32x4*>(own + (j * kWarp + lane_index()) * 4) = {
+          sum[r][j][0], sum[r][j][1], sum[r][j][2], sum[r][j][3]};
+  }
 }
 
-// The sums of a warp's row tile, of all blocks in the order of their groups.
+// The sums of a row tile, of all blocks in the order of their groups.
 template <class Way>
-LATHE_DEVICE void add_sums(const MatmulMeeting& m, const FewSharers& by, int warp,
-                           MatmulSums<Way>& sum) {
+LATHE_DEVICE void add_sums(const MatmulMeeting& m, const FewSharers& by, int tile,
+                           f32 (&sum)[Way::fragments][4]) {
   // Several blocks' at a time are on their way.
   enum : int { at_once = Way::fragments > 2 ? 2 : 4 };
-  clear_sums<Way>(sum);
+  LATHE_UNROLL(4)
+  for (int j = 0; j < Way::fragments; ++j) sum[j][0] = sum[j][1] = sum[j][2] = sum[j][3] = 0;
   LATHE_UNROLL(1)
   for (int block = by.first; block <= by.last; block += at_once) {
     u32x4 part[at_once][Way::fragments];
     LATHE_UNROLL(4)
     for (int n = 0; n < at_once; ++n) {
       const int other = min_int(block + n, by.last);
-      const f32* from = few_partial<Way>(m, other, other == by.first, warp) + lane_index() * 4;
+      const f32* from = few_partial<Way>(m, other, other == by.first, tile) + lane_index() * 4;
       LATHE_UNROLL(4)
       for (int j = 0; j < Way::fragments; ++j)
         part[n][j] = load_relaxed(reinterpret_cast<const u32x4*>(from + j * kWarp * 4));
@@ -73,34 +78,34 @@ LATHE_DEVICE void add_sums(const MatmulMeeting& m, const FewSharers& by, int war
       if (block + n > by.last) break;
       LATHE_UNROLL(4)
       for (int j = 0; j < Way::fragments; ++j) {
-        sum[0][j][0] = sum[0][j][0] + as_f32(part[n][j].x);
-        sum[0][j][1] = sum[0][j][1] + as_f32(part[n][j].y);
-        sum[0][j][2] = sum[0][j][2] + as_f32(part[n][j].z);
-        sum[0][j][3] = sum[0][j][3] + as_f32(part[n][j].w);
+        sum[j][0] = sum[j][0] + as_f32(part[n][j].x);
+        sum[j][1] = sum[j][1] + as_f32(part[n][j].y);
+        sum[j][2] = sum[j][2] + as_f32(part[n][j].z);
+        sum[j][3] = sum[j][3] + as_f32(part[n][j].w);
       }
     }
   }
 }
 
-// Writes the rows of the warp's row tile of a row block.
+// Writes the rows of the warp's row tiles of a row block.
 template <class Way>
-LATHE_DEVICE void finish_row_tile(const MatmulMatrices& matrices, const MatmulCall& call,
-                                  const MatmulMeeting& m, int row_block) {
+LATHE_DEVICE void finish_row_tiles(const MatmulMatrices& matrices, const MatmulCall& call,
+                                   const MatmulMeeting& m, int row_block) {
   const FewSharers by = few_sharers(m, row_block);
   MatmulBlock b = {call, {}, row_block, 0};
   if (!matmul_works<Way>(b)) return;
-  find_matrix(matrices, call, Way::row_tiles, b.row_block, b.matrix);
+  find_matrix(matrices, call, m.row_tiles, b.row_block, b.matrix);
   MatmulSums<Way> sum;
   if (!call.gated) {
-    add_sums<Way>(m, by, warp_index(), sum);
+    LATHE_UNROLL(2)
+    for (int r = 0; r < Way::tiles; ++r) add_sums<Way>(m, by, Way::row_tile(call, r), sum[r]);
     return store_rows<Way>(b, sum);
   }
-  const int half = Way::row_tiles / 2, gate = warp_index() % half;
-  MatmulSums<Way> ups;
-  add_sums<Way>(m, by, gate, sum);
+  const int half = m.row_tiles / 2, gate = warp_index() % half;
+  f32 ups[Way::fragments][4];
+  add_sums<Way>(m, by, gate, sum[0]);
   add_sums<Way>(m, by, gate + half, ups);
-  store_gated_tile<Way>(b, b.row_block * half + gate, sum[0],
-                        [&](int j, int i) { return ups[0][j][i]; });
+  store_gated_tile<Way>(b, b.row_block * half + gate, sum[0], ups);
 }
 
 // After a block's groups [begin, end): lane 0 arrives at the row block that others have begun, if
@@ -108,7 +113,7 @@ LATHE_DEVICE void finish_row_tile(const MatmulMatrices& matrices, const MatmulCa
 template <class Way>
 LATHE_DEVICE void finish_meetings(const MatmulMatrices& matrices, const MatmulCall& call,
                                   const MatmulMeeting& m, int begin, int end) {
-  if (!m.meets || few_part<Way>() > 0) return;
+  if (!m.meets || few_part(call) > 0) return;
   const int lane = lane_index(), last = (end - 1) / m.row_groups;
   const int row_block = lane == 0 ? begin / m.row_groups : last;
   const bool begun = end % m.row_groups != 0 && last * m.row_groups >= begin;
@@ -116,16 +121,17 @@ LATHE_DEVICE void finish_meetings(const MatmulMatrices& matrices, const MatmulCa
   u32 arrivals = 1;
   if (lane == 0 ? begin % m.row_groups != 0 : lane == 1 && begun) {
     const FewSharers by = few_sharers(m, row_block);
-    const int whole = call.gated ? kArrivals / 2 : kArrivals;  // of a gate, and of its up
+    const int places = meeting_places(call.warps);
+    const int whole = kArrivals * places / few_row_warps(call.warps);  // of a gate, and of its up
     const u32 arrival = static_cast<u32>(lane == 0 ? 1 : whole - (by.last - by.first));
-    const int tile = Way::row_tile(0) % meeting_tiles(Way::row_tiles, call.gated);
-    arrivals = arrival + atomic_add(m.counters + row_block * Way::row_tiles + tile, arrival);
+    arrivals =
+        arrival + atomic_add(m.counters + row_block * places + warp_index() % places, arrival);
   }
   warp_barrier();
   LATHE_UNROLL(1)
   for (int i = 0; i < 2; ++i) {
     if (shuffle(arrivals, i) % kArrivals == 0)
-      finish_row_tile<Way>(matrices, call, m, i == 0 ? begin / m.row_groups : last);
+      finish_row_tiles<Way>(matrices, call, m, i == 0 ? begin / m.row_groups : last);
   }
 }
 

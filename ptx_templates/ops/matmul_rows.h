@@ -58,7 +58,7 @@ LATHE_DEVICE void store_rows(const MatmulBlock& b, const MatmulSums<Way>& sum) {
   const int token = first_token<Way>(b);
   LATHE_UNROLL(4)
   for (int r = 0; r < Way::tiles; ++r) {
-    const int tile = b.row_block * Way::row_tiles + Way::row_tile(r);
+    const int tile = b.row_block * Way::row_tiles(b.call) + Way::row_tile(b.call, r);
     LATHE_UNROLL(4)
     for (int j = 0; j < Way::fragments; j += kAtOnce)
       store_row_tile<kAtOnce>(b, tile, token + 8 * j, sum[r] + j);
@@ -86,11 +86,12 @@ LATHE_DEVICE void store_operand_means(const MatmulBlock& b, int tile, int token,
 }
 
 // activation(gate) * up as an operand of each of the warp's tokens, with zeros past the last row.
-// Row tile `tile` of the gates; `up` has the sum that belongs to sum j, i. All are computed before
-// one is stored, so that they are side by side, not each behind a branch.
-template <class Way, class Up>
+// Row tile `tile` of the gates. All are computed before one is stored, so that they are side by
+// side, not each behind a branch.
+template <class Way>
 LATHE_DEVICE void store_gated_tile(const MatmulBlock& b, int tile,
-                                   const f32 (&gates)[Way::fragments][4], Up up) {
+                                   const f32 (&gates)[Way::fragments][4],
+                                   const f32 (&ups)[Way::fragments][4]) {
   const int g = lane_index() / 4, token = first_token<Way>(b);
   u16* y = static_cast<u16*>(b.call.y);
   f32 sums[Way::fragments][2] = {};  // of operands as they are rounded
@@ -104,7 +105,7 @@ LATHE_DEVICE void store_gated_tile(const MatmulBlock& b, int tile,
       for (int c = 0; c < 2; ++c) {
         const f32 gate = gates[j][2 * i + c] * b.matrix.factor;
         const f32 value = (b.call.activation ? gelu_tanh(gate) : silu(gate)) *
-                          (up(j, 2 * i + c) * (b.matrix.factor * 0.0625f));
+                          (ups[j][2 * i + c] * (b.matrix.factor * 0.0625f));
         products[j][c] = pinned(f32_to_f16(row < b.matrix.n ? value : 0.0f));
         if (Way::few != 0) sums[j][c] = sums[j][c] + f16_to_f32(products[j][c]);
       }
@@ -125,41 +126,53 @@ LATHE_DEVICE void store_gated_tile(const MatmulBlock& b, int tile,
   }
 }
 
-// Gates and ups of a block: the first four warps have the gates, each the ups' sums of the fourth
-// warp after it, which come by shared memory.
+// Gates and ups of a block: the first half of its warps have the gates, each the ups' sums of a
+// warp of the other half, which come by shared memory.
 template <class Way, class Meet>
 LATHE_DEVICE void store_gated(const MatmulBlock& b, const MatmulSums<Way>& sum, f32* room,
                               Meet meet) {
-  constexpr int kSums = Way::tiles * Way::fragments * 4 * kWarp;  // of a warp
-  f32* ups = room + warp_index() % 4 * kSums + lane_index();
+  constexpr int kSums = Way::tiles * Way::fragments * 4 * kWarp;                        // of a warp
+  const int half = Way::row_tiles(b.call) / 2, gates = half / Way::tiles * Way::split;  // warps
+  f32* all = room + warp_index() % gates * kSums + lane_index();
   meet();  // nobody reads what was there any more
-  if (warp_index() >= 4) {
+  if (warp_index() >= gates) {
     LATHE_UNROLL(2)
     for (int r = 0; r < Way::tiles; ++r) {
       LATHE_UNROLL(16)
       for (int j = 0; j < Way::fragments; ++j) {
         LATHE_UNROLL(4)
-        for (int i = 0; i < 4; ++i) ups[((r * Way::fragments + j) * 4 + i) * kWarp] = sum[r][j][i];
+        for (int i = 0; i < 4; ++i) all[((r * Way::fragments + j) * 4 + i) * kWarp] = sum[r][j][i];
       }
     }
   }
   meet();
-  if (warp_index() >= 4) return;
+  if (warp_index() >= gates) return;
   LATHE_UNROLL(2)
-  for (int r = 0; r < Way::tiles; ++r)
-    store_gated_tile<Way>(
-        b, b.row_block * (Way::row_tiles / 2) + Way::row_tile(r), sum[r],
-        [&](int j, int i) { return ups[((r * Way::fragments + j) * 4 + i) * kWarp]; });
+  for (int r = 0; r < Way::tiles; ++r) {
+    f32 ups[Way::fragments][4];
+    LATHE_UNROLL(16)
+    for (int j = 0; j < Way::fragments; ++j) {
+      LATHE_UNROLL(4)
+      for (int i = 0; i < 4; ++i) ups[j][i] = all[((r * Way::fragments + j) * 4 + i) * kWarp];
+    }
+    store_gated_tile<Way>(b, b.row_block * half + Way::row_tile(b.call, r), sum[r], ups);
+  }
 }
 
-// `room`: shared memory for the sums of four warps; meet(): the barrier of those that multiply.
+// `room`: shared memory for the sums of half the warps, if gates are not paired with their ups;
+// meet(): the barrier of those that multiply.
 template <class Way, class Meet>
 LATHE_DEVICE void store_sums(const MatmulBlock& b, const MatmulSums<Way>& sum, f32* room,
                              Meet meet) {
-  if (b.call.gated)
+  if (!b.call.gated) {
+    if (matmul_works<Way>(b)) store_rows<Way>(b, sum);
+  } else if constexpr (int{Way::gate_pairs} != 0) {
+    if (matmul_works<Way>(b))
+      store_gated_tile<Way>(b, b.row_block * few_row_warps(b.call.warps) + warp_index(), sum[0],
+                            sum[1]);
+  } else {
     store_gated<Way>(b, sum, room, meet);
-  else if (matmul_works<Way>(b))
-    store_rows<Way>(b, sum);
+  }
 }
 
 }  // namespace lathe::dev

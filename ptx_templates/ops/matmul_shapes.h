@@ -50,9 +50,10 @@ enum : int {
   kMatmulStages = 4,
   kMatmulOperandBytes = kMatmulTokens * 128,
 };
-// Blocks of so many rows, of gates and as many ups, with `tiles` row tiles each.
+// Blocks of so many rows, with `tiles` row tiles each; of gates, which have zeros past the last of
+// them, and as many ups.
 LATHE_SHAPE int matmul_row_blocks(int n, int gated, int tiles = kMatmulRowTiles) {
-  return ceil_div(ceil_div(n, 16), gated ? tiles / 2 : tiles);
+  return gated ? ceil_div(operand_width(n) / 16, tiles / 2) : ceil_div(ceil_div(n, 16), tiles);
 }
 LATHE_SHAPE int matmul_pair_bytes(int code_bits) {
   return code_bits > 5 ? 1024 : 512;
@@ -80,17 +81,17 @@ LATHE_SHAPE MatmulShared matmul_shared(int pair_bytes, int tail_bytes, int subs)
   return m;
 }
 
-// A block of matmul with few tokens takes all of them and eight row tiles; or two, of which four
-// warps each have every fourth tile column. Eight warps multiply, and one copies operands. The
-// block goes along k by stages of a tile column, or four: the operands of their values, then eight
-// tiles, each in a slot (slot_bytes()). Two blocks have 113 KiB each; with 8 tokens a fifth stage
-// that fits into the last two of them made q4_k slower.
+// A block of matmul with few tokens takes all of them and some row tiles. Beside its warps that
+// multiply one copies operands. The block goes along k by stages of a tile column, or as many as
+// there are parts: the operands of their values, then the warps' tiles, each in a slot
+// (slot_bytes()). Two blocks have 113 KiB each; with 8 tokens a fifth stage that fits into the last
+// two of them made q4_k slower.
 enum : int {
   kFewTokens = 32,
   kFewBytes = 111 * 1024,
-  kFewParts = 4,
+  kFewParts = 4,  // at most
   kFewStages = 8,
-  kFewWarps = 8
+  kFewWarps = 16,  // that multiply, at most
 };
 // More than half of a multiprocessor's shared memory.
 enum : int { kAloneBytes = 117 * 1024 };
@@ -98,12 +99,30 @@ enum : int { kAloneBytes = 117 * 1024 };
 LATHE_SHAPE int few_tokens(int tokens) {
   return tokens > 16 ? 32 : tokens > 8 ? 16 : 8;
 }
+// The warps of a block that multiply. Each has `tiles` row tiles, one or two, of which it has all
+// tile columns, or every so many where as many `parts` share them.
+struct FewWarps {
+  int all, parts, tiles;
+  int gated;  // two row tiles of a warp are a gate's and its up's
+};
+LATHE_SHAPE int few_row_warps(const FewWarps& warps) {
+  return warps.all / warps.parts;
+}
+LATHE_SHAPE int few_row_tiles(const FewWarps& warps) {
+  return few_row_warps(warps) * warps.tiles;
+}
 // Operands of a tile column, of all tokens, and their means.
 LATHE_SHAPE int few_operand_bytes(int tokens, int subs) {
   return tokens * 64 * subs;
 }
 LATHE_SHAPE int few_mean_bytes(int tokens, int subs) {
   return operand_means_of_64(tokens) * subs;
+}
+// Row tiles whose sums warps of a block give to others: those of the parts of each but the first,
+// or of ups.
+LATHE_SHAPE int few_given_tiles(const FewWarps& warps) {
+  if (warps.parts > 1) return (warps.parts - 1) * few_row_tiles(warps);
+  return warps.gated && warps.tiles == 1 ? warps.all / 2 : 0;
 }
 struct FewShared {
   int means, tiles, slot_bytes;  // within a stage
@@ -113,22 +132,24 @@ struct FewShared {
   int bytes;
 };
 // `stages` of a block that has a multiprocessor to itself, or 1: as many as leave room for another.
-// `means`: whether those of operands are wanted.
-LATHE_SHAPE FewShared few_shared(int tokens, int parts, int slot_bytes, int subs, int stages,
-                                 int means) {
+// `whole`: no block has more than one row block, so that nothing is under way when its warps give
+// each other sums. `means`: whether those of operands are wanted.
+LATHE_SHAPE FewShared few_shared(int tokens, const FewWarps& warps, int slot_bytes, int subs,
+                                 int stages, int whole, int means) {
   FewShared m{};
-  m.means = parts * few_operand_bytes(tokens, subs);
-  m.tiles = m.means + (means ? round_up(parts * few_mean_bytes(tokens, subs), kCopyLine) : 0);
+  m.means = warps.parts * few_operand_bytes(tokens, subs);
+  m.tiles = m.means + (means ? round_up(warps.parts * few_mean_bytes(tokens, subs), kCopyLine) : 0);
   m.slot_bytes = slot_bytes;
-  m.stage_bytes = round_up(m.tiles + kMatmulRowTiles * slot_bytes, kCopyLine);
-  // The sums of some row tiles: of the parts of two but the first, or of ups.
-  const int room = (parts > 1 ? 6 : 4) * 16 * 4 * tokens, ends = (2 * kFewStages + 1) * 8;
+  m.stage_bytes = round_up(m.tiles + warps.all * warps.tiles * slot_bytes, kCopyLine);
+  const int given = few_given_tiles(warps) * 16 * 4 * tokens, ends = (2 * kFewStages + 1) * 8;
+  const int room = whole ? 0 : given;
   const bool alone = stages > 1;
   m.stages =
       alone ? stages
             : max_int(2, min_int(int{kFewStages}, (int{kFewBytes} - room - ends) / m.stage_bytes));
-  m.room = m.stages * m.stage_bytes;
-  m.barriers = m.room + room;
+  const int ring = m.stages * m.stage_bytes;
+  m.room = whole ? 0 : ring;
+  m.barriers = max_int(ring, m.room + given);
   m.bytes = max_int(m.barriers + ends, alone ? int{kAloneBytes} : 0);
   return m;
 }
@@ -141,14 +162,14 @@ LATHE_SHAPE int groups_before(int block, int blocks, int groups) {
 LATHE_SHAPE int block_of_group(int group, int blocks, int groups) {
   return static_cast<int>(((static_cast<long long>(group) + 1) * blocks - 1) / groups);
 }
-// Row tiles of a row block at each of which the warps of all blocks meet, gates and their ups
-// together.
-LATHE_SHAPE int meeting_tiles(int row_tiles, int gated) {
-  return gated ? row_tiles / 2 : row_tiles;
+// Places of a row block at each of which warps of all blocks meet: those that have the same row
+// tiles, and gates and their ups together.
+LATHE_SHAPE int meeting_places(const FewWarps& warps) {
+  return warps.gated && warps.tiles == 1 ? few_row_warps(warps) / 2 : few_row_warps(warps);
 }
 // What a block leaves of row blocks that others have parts of, two at most.
-LATHE_SHAPE int few_partial_floats(int tokens) {
-  return 2 * kMatmulRowTiles * 16 * tokens;
+LATHE_SHAPE int few_partial_floats(int tokens, const FewWarps& warps) {
+  return 2 * few_row_tiles(warps) * 16 * tokens;
 }
 
 }  // namespace lathe::dev

@@ -77,6 +77,27 @@ void matmul_cases(const Family& family, Cases& out) {
     key.stages = turn({1, 2, 3, 8}, i);
     while (key.stages > 1 && !check_key(key)) --key.stages;
   }
+  // Warps that have one row tile or two, a gate and its up; all columns or some of them; blocks
+  // that have one row block each, and that share them.
+  int v = i;
+  const auto team = [&](KernelKey& key, int row_warps, bool paired) {
+    key.paired = paired;
+    key.splits = turn({2, 1, 4}, v++);
+    key.warps = 1 + row_warps * key.splits;
+    key.stages = 2;
+    while (key.splits > 1 && !check_key(key)) key.splits /= 2, key.warps = key.warps / 2 + 1;
+    if (!check_key(key)) key.stages = 1;
+  };
+  for (int k : k_blocks ? std::vector{256, 768, 1280} : std::vector{32, 320, 1024}) {
+    KernelKey& gated = add_few(k, 100, 100, 0, turn({30, 8, 13}, v), turn({3, 2, 4}, v));
+    gated.gated = true;
+    gated.activation = turn({Activation::silu, Activation::gelu_tanh}, v / 2);
+    team(gated, turn({3, 4, 2}, v), true);
+    KernelKey& rows = add_few(k, 130, v % 2 ? 16 : 0, 0, turn({7, 32, 16}, v), turn({3, 4, 1}, v));
+    rows.residual = v % 2 == 0;
+    team(rows, turn({4, 2, 1}, v), true);
+    team(add_few(k, 100, 20, 50, turn({12, 8, 25}, v), 5), turn({3, 2, 4}, v), false);
+  }
   // A ring of two stages, and of more than there are columns.
   add_few(k_blocks ? 2048 : 1024, 40, 16, 0, 7, 2).stages = 2;
   add_few(k_blocks ? 768 : 320, 33, 0, 0, 5, 1).stages = 6;

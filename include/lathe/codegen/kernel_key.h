@@ -118,8 +118,10 @@ struct KernelKey {
   // warps that share k.
   int splits = 1;
   bool grouped = false;  // matmul, gemm: four warps multiply together, which only sm_90a can
-  bool paired = false;   // matvec: a warp multiplies two neighbouring tiles at once
-  bool matrix = false;   // attend, attend_rows: by the matrix units, from a cache of f16
+  // matvec: a warp multiplies two neighbouring tiles at once. matmul with blocks: it has two row
+  // tiles, of a gate and its up if it is gated.
+  bool paired = false;
+  bool matrix = false;  // attend, attend_rows: by the matrix units, from a cache of f16
   // The kernel may be launched before those that it follows have ended: it waits for them itself,
   // before it touches what they do, and lets those that follow it be launched before it ends.
   bool early = false;
