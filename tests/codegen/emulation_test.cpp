@@ -7,7 +7,7 @@
 
 #include "emulation/emulator.h"
 #include "tests/codegen/kernel_runs.h"
-#include "verification/random.h"
+#include "tests/support/seed.h"
 
 namespace lathe::testing {
 namespace {
@@ -43,7 +43,7 @@ class EmulationTest : public ::testing::TestWithParam<Family> {};
 // LATHE_EMULATED_PARTS, which builds with sanitizers have, says that one of so many parts of the
 // cases is enough: the seed chooses it, so that each has its turn.
 TEST_P(EmulationTest, MatchesTheOracle) {
-  const std::uint64_t seed = verification::fresh_seed();
+  const std::uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   const std::vector<KernelCase> all = kernel_cases(GetParam());
   std::vector<KernelCase> cases;

@@ -11,7 +11,7 @@
 #include "tests/codegen/ptx_text.h"
 #include "tests/support/compilers.h"
 #include "tests/support/gpu.h"
-#include "verification/random.h"
+#include "tests/support/seed.h"
 
 namespace lathe::testing {
 namespace {
@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, GpuKernelTest, ::testing::ValuesIn(families())
                          [](const auto& info) { return info.param.name(); });
 
 TEST_P(GpuKernelTest, EveryRouteMatchesOracleAndEmulator) {
-  const std::uint64_t seed = verification::fresh_seed();
+  const std::uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   const std::vector<KernelCase> cases = kernel_cases(GetParam());
   const bool all = path_or("LATHE_GPU_CASES", "") == "all";
