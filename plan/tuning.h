@@ -31,7 +31,7 @@ int attention_splits(int kv_heads, int visible_positions, int multiprocessors);
 inline constexpr int kFusedWarps = 8;
 inline constexpr int kBlocksPerMultiprocessor = 2;
 inline constexpr int kFewBlockWarps = 9;   // of matmul with few tokens
-inline constexpr int kMostFewStages = 8;   // likewise
+inline constexpr int kMostFewStages = 3;   // likewise: more shared memory is taken from neighbours
 inline constexpr int kMostFewWarps = 16;   // likewise, that multiply
 inline constexpr int kMostFewTokens = 32;  // likewise
 inline constexpr int kMostFewSplits = 4;   // likewise

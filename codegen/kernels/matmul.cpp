@@ -139,7 +139,7 @@ TileSizes tile_sizes(const KernelKey& key) {
   }
   return out;
 }
-// Few tokens: no block has more than one row block.
+// Few tokens: each block has one row block.
 bool is_whole(const KernelKey& key) {
   return row_blocks(key) == key.blocks;
 }

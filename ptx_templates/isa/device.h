@@ -53,6 +53,10 @@ LATHE_DEVICE u32 shuffle_xor(u32 v, int mask) {
 LATHE_DEVICE u32 shuffle(u32 v, int lane) {
   return __shfl_sync(0xffffffffu, v, lane);
 }
+// That of lane `lane` of the four with the same lane / 4.
+LATHE_DEVICE u32 shuffle_of_four(u32 v, int lane) {
+  return __shfl_sync(0xffffffffu, v, lane, 4);
+}
 LATHE_DEVICE f32 fma(f32 a, f32 b, f32 c) {
   return __fmaf_rn(a, b, c);
 }
@@ -95,6 +99,10 @@ LATHE_DEVICE u32 shuffle_xor(u32 v, int mask) {
 }
 LATHE_DEVICE u32 shuffle(u32 v, int lane) {
   return static_cast<u32>(__nvvm_shfl_sync_idx_i32(0xffffffffu, static_cast<int>(v), lane, 31));
+}
+LATHE_DEVICE u32 shuffle_of_four(u32 v, int lane) {
+  return static_cast<u32>(
+      __nvvm_shfl_sync_idx_i32(0xffffffffu, static_cast<int>(v), lane, 28 << 8 | 31));
 }
 LATHE_DEVICE f32 fma(f32 a, f32 b, f32 c) {
   return __builtin_fmaf(a, b, c);

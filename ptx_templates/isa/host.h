@@ -73,6 +73,9 @@ LATHE_DEVICE u32 shuffle_xor(u32 v, int mask) {
 LATHE_DEVICE u32 shuffle(u32 v, int lane) {
   return emulation::exchange(v, lane & 31);
 }
+LATHE_DEVICE u32 shuffle_of_four(u32 v, int lane) {
+  return emulation::exchange(v, (thread_index() & 28) | (lane & 3));
+}
 LATHE_DEVICE f32 shuffle_xor(f32 v, int mask) {
   return as_f32(shuffle_xor(as_u32(v), mask));
 }

@@ -99,7 +99,7 @@ LATHE_DEVICE void matmul_few(const MatmulMatrices& m, const MatmulCall& call, Ma
     const int format = find_matrix(m, call, meeting.row_tiles, block.row_block, block.matrix);
     matmul_of<Ways>(m, format, m, block, meeting, ring, copies);
     at += last - first;
-  } while (at < end);
+  } while (!shape.whole && at < end);
   finish_meetings<AnyWay>(m, call, meeting, begin, end);
 }
 

@@ -198,6 +198,7 @@ template <class Way>
 struct FewColumn {
   const u8 *x, *means;
   const u8* tile[Way::tiles];
+  u32 rows[2];  // where in eight tokens' operands those of the lane are, of each half of a pair
 };
 template <class Way>
 struct FewSums {
@@ -230,7 +231,7 @@ template <class Way>
 LATHE_DEVICE void multiply_column(const MatmulCall& call, const FewColumn<Way>& c,
                                   FewSums<Way>& sum) {
   using Tile = typename Way::Tile;
-  const int lane = lane_index(), subs = call.subs;
+  const int subs = call.subs;
   const int tail = matmul_tail_at(Tile::bits, subs);
   const bool raised = Tile::affine != 0 && call.means != 0;
   u32 scales[Way::tiles][4];
@@ -248,21 +249,20 @@ LATHE_DEVICE void multiply_column(const MatmulCall& call, const FewColumn<Way>& 
     for (int r = 0; r < Way::tiles; ++r)
       load_pair<Tile>(c.tile[r] + pair_at(Tile::bits, pair), c.tile[r] + tail, subs, pair,
                       words[r]);
-    const int owner = (lane & ~3) | pair;
     const u8* columns = c.x + pair * Way::tokens * 128;
     LATHE_UNROLL(2)
     for (int p = 0; p < 2; ++p) {
       u32 a[Way::tiles][2][4];
       LATHE_UNROLL(2)
       for (int r = 0; r < Way::tiles; ++r) {
-        const u32 factors[2] = {shuffle(scales[r][p], owner), shuffle(scales[r][2 + p], owner)};
+        const u32 factors[2] = {shuffle_of_four(scales[r][p], pair),
+                                shuffle_of_four(scales[r][2 + p], pair)};
         tile_operand<Tile>(words[r], p, factors, a[r], raised);
       }
-      const u8* column = columns + lane % 8 * 128 + ((4 * p + lane / 8) ^ lane % 8) * 16;
       LATHE_UNROLL(4)
       for (int j = 0; j < Way::fragments; ++j) {
         u32 v[4];
-        load_columns(v, column + j * 1024);
+        load_columns(v, columns + c.rows[p] + j * 1024);
         LATHE_UNROLL(2)
         for (int h = 0; h < 2; ++h) {
           LATHE_UNROLL(2)
@@ -318,11 +318,16 @@ LATHE_DEVICE void multiply_few(const MatmulMatrices& m, const FewBlock& b, FewRi
   const u8* rows[Way::tiles];
   few_rows<Way>(b.call, b.matrix, b.row_block, bytes, rows);
   FewSums<Way> own = {};
+  FewColumn<Way> column;
+  const int lane = lane_index();
+  LATHE_UNROLL(2)
+  for (int p = 0; p < 2; ++p)  // pinned, or each of them plus j * 1024 is kept
+    column.rows[p] =
+        pinned(static_cast<u32>(lane % 8 * 128 + ((4 * p + lane / 8) ^ lane % 8) * 16));
   LATHE_UNROLL(1)
   for (int group = b.first; group < b.last; ++group) {
     copy_barrier_wait(few_full(ring), ring.parity);
     if (few_has_column(b.call, group)) {
-      FewColumn<Way> column;
       column.x = few_stage(ring) + part * few_operand_bytes(Way::tokens, b.call.subs);
       column.means =
           few_stage(ring) + ring.shape.means + part * few_mean_bytes(Way::tokens, b.call.subs);

@@ -122,8 +122,8 @@ LATHE_DEVICE void matmul_operand(const ManyBlock& b, const MatmulStage<Way>& s, 
   PairWords words;
   load_pair<typename Way::Tile>(s.codes + r * Way::pair_bytes, s.tails + r * b.shape.tail_bytes,
                                 b.call.subs, s.pair, words);
-  const int owner = (lane_index() & ~3) | s.pair;
-  const u32 factors[2] = {shuffle(scales[p], owner), shuffle(scales[2 + p], owner)};
+  const u32 factors[2] = {shuffle_of_four(scales[p], s.pair),
+                          shuffle_of_four(scales[2 + p], s.pair)};
   tile_operand<typename Way::Tile>(words, p, factors, a);
 }
 

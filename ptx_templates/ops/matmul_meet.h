@@ -105,7 +105,8 @@ LATHE_DEVICE void finish_row_tiles(const MatmulMatrices& matrices, const MatmulC
   f32 ups[Way::fragments][4];
   add_sums<Way>(m, by, gate, sum[0]);
   add_sums<Way>(m, by, gate + half, ups);
-  store_gated_tile<Way>(b, b.row_block * half + gate, sum[0], ups);
+  store_gated_tile<Way>(b, b.row_block * half + gate, sum[0],
+                        [&](int j, int i) { return ups[j][i]; });
 }
 
 // After a block's groups [begin, end): lane 0 arrives at the row block that others have begun, if

@@ -86,12 +86,11 @@ LATHE_DEVICE void store_operand_means(const MatmulBlock& b, int tile, int token,
 }
 
 // activation(gate) * up as an operand of each of the warp's tokens, with zeros past the last row.
-// Row tile `tile` of the gates. All are computed before one is stored, so that they are side by
-// side, not each behind a branch.
-template <class Way>
+// Row tile `tile` of the gates; up(j, i) has the sum that belongs to theirs. All are computed
+// before one is stored, so that they are side by side, not each behind a branch.
+template <class Way, class Up>
 LATHE_DEVICE void store_gated_tile(const MatmulBlock& b, int tile,
-                                   const f32 (&gates)[Way::fragments][4],
-                                   const f32 (&ups)[Way::fragments][4]) {
+                                   const f32 (&gates)[Way::fragments][4], Up up) {
   const int g = lane_index() / 4, token = first_token<Way>(b);
   u16* y = static_cast<u16*>(b.call.y);
   f32 sums[Way::fragments][2] = {};  // of operands as they are rounded
@@ -105,7 +104,7 @@ LATHE_DEVICE void store_gated_tile(const MatmulBlock& b, int tile,
       for (int c = 0; c < 2; ++c) {
         const f32 gate = gates[j][2 * i + c] * b.matrix.factor;
         const f32 value = (b.call.activation ? gelu_tanh(gate) : silu(gate)) *
-                          (ups[j][2 * i + c] * (b.matrix.factor * 0.0625f));
+                          (up(j, 2 * i + c) * (b.matrix.factor * 0.0625f));
         products[j][c] = pinned(f32_to_f16(row < b.matrix.n ? value : 0.0f));
         if (Way::few != 0) sums[j][c] = sums[j][c] + f16_to_f32(products[j][c]);
       }
@@ -148,15 +147,10 @@ LATHE_DEVICE void store_gated(const MatmulBlock& b, const MatmulSums<Way>& sum, 
   meet();
   if (warp_index() >= gates) return;
   LATHE_UNROLL(2)
-  for (int r = 0; r < Way::tiles; ++r) {
-    f32 ups[Way::fragments][4];
-    LATHE_UNROLL(16)
-    for (int j = 0; j < Way::fragments; ++j) {
-      LATHE_UNROLL(4)
-      for (int i = 0; i < 4; ++i) ups[j][i] = all[((r * Way::fragments + j) * 4 + i) * kWarp];
-    }
-    store_gated_tile<Way>(b, b.row_block * half + Way::row_tile(b.call, r), sum[r], ups);
-  }
+  for (int r = 0; r < Way::tiles; ++r)
+    store_gated_tile<Way>(
+        b, b.row_block * half + Way::row_tile(b.call, r), sum[r],
+        [&](int j, int i) { return all[((r * Way::fragments + j) * 4 + i) * kWarp]; });
 }
 
 // `room`: shared memory for the sums of half the warps, if gates are not paired with their ups;
@@ -169,7 +163,7 @@ LATHE_DEVICE void store_sums(const MatmulBlock& b, const MatmulSums<Way>& sum, f
   } else if constexpr (int{Way::gate_pairs} != 0) {
     if (matmul_works<Way>(b))
       store_gated_tile<Way>(b, b.row_block * few_row_warps(b.call.warps) + warp_index(), sum[0],
-                            sum[1]);
+                            [&](int j, int i) { return sum[1][j][i]; });
   } else {
     store_gated<Way>(b, sum, room, meet);
   }

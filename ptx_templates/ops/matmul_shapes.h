@@ -127,13 +127,14 @@ LATHE_SHAPE int few_given_tiles(const FewWarps& warps) {
 struct FewShared {
   int means, tiles, slot_bytes;  // within a stage
   int stage_bytes, stages;
+  int whole;     // whether each block has one row block
   int room;      // for what warps of a block give each other
   int barriers;  // of each stage two, and one more
   int bytes;
 };
 // `stages` of a block that has a multiprocessor to itself, or 1: as many as leave room for another.
-// `whole`: no block has more than one row block, so that nothing is under way when its warps give
-// each other sums. `means`: whether those of operands are wanted.
+// `whole`: each block has one row block, so that nothing is under way when its warps give each
+// other sums. `means`: whether those of operands are wanted.
 LATHE_SHAPE FewShared few_shared(int tokens, const FewWarps& warps, int slot_bytes, int subs,
                                  int stages, int whole, int means) {
   FewShared m{};
@@ -148,6 +149,7 @@ LATHE_SHAPE FewShared few_shared(int tokens, const FewWarps& warps, int slot_byt
       alone ? stages
             : max_int(2, min_int(int{kFewStages}, (int{kFewBytes} - room - ends) / m.stage_bytes));
   const int ring = m.stages * m.stage_bytes;
+  m.whole = whole;
   m.room = whole ? 0 : ring;
   m.barriers = max_int(ring, m.room + given);
   m.bytes = max_int(m.barriers + ends, alone ? int{kAloneBytes} : 0);
