@@ -46,21 +46,30 @@ function(lathe_precompile name group)
 endfunction()
 
 # The same for what others are to compile without: only under sanitizers, where it is a third of the
-# time, so that the other builds show an include that a file lacks.
+# time, so that the other builds show an include that a file lacks. Further headers follow the group.
 function(lathe_precompile_sanitized name group)
   if(LATHE_SANITIZE)
     lathe_precompile(${name} ${group}
       <algorithm> <array> <chrono> <cstring> <filesystem> <fstream> <functional> <map> <memory>
       <mutex> <optional> <set> <span> <sstream> <string> <string_view> <thread> <utility>
-      <variant> <vector> <fmt/format.h>)
+      <variant> <vector> ${ARGN})
   endif()
+endfunction()
+
+# A library of programs: as them, without long loops of its own.
+function(lathe_program_part name)
+  lathe_target(${name})
+  if(LATHE_SANITIZE)
+    target_compile_options(${name} PRIVATE -O0)
+  endif()
+  lathe_precompile_sanitized(${name} PROGRAM_PART <fmt/format.h>)
 endfunction()
 
 # A layer of the library: whoever links it shows none of its C++ symbols to others.
 function(lathe_layer name)
   lathe_target(${name})
   lathe_fuzzed(${name})
-  lathe_precompile_sanitized(${name} ${name})
+  lathe_precompile_sanitized(${name} ${name} <fmt/format.h>)
   set_target_properties(${name} PROPERTIES CXX_VISIBILITY_PRESET hidden
                                            VISIBILITY_INLINES_HIDDEN ON)
 endfunction()

@@ -24,7 +24,7 @@ void use(const GgufFile& file) {
   const auto layout = lay_out_gguf(file);
   fuzz::require_clear(layout);
   if (!layout) return;
-  const std::vector<std::byte> bytes = testing::assemble(*layout);
+  const std::vector<std::byte> bytes = lathe::testing::assemble(*layout);
   const auto again = GgufFile::from_bytes(bytes, "written");
   fuzz::require(bool(again) && (*again)->tensors().size() == file.tensors().size());
 }
