@@ -18,6 +18,12 @@ using testing::KernelCase;
 
 class TableTest : public ::testing::TestWithParam<Family> {
  protected:
+  void cases_are_valid();
+  void geometry_can_be_launched();
+  void parameters_are_stated();
+  void call_matches_the_op();
+  void cost_is_what_the_parameters_say();
+
   const std::vector<KernelCase> cases_ = testing::kernel_cases(GetParam());
   const KernelRow& kernel_ = row(GetParam().type);
 };
@@ -25,7 +31,7 @@ class TableTest : public ::testing::TestWithParam<Family> {
 INSTANTIATE_TEST_SUITE_P(Kernels, TableTest, ::testing::ValuesIn(testing::families()),
                          [](const auto& info) { return info.param.name(); });
 
-TEST_P(TableTest, CasesAreValid) {
+void TableTest::cases_are_valid() {
   ASSERT_FALSE(cases_.empty());
   for (const KernelCase& c : cases_) {
     const Result<void> valid = check_key(c.key);
@@ -34,7 +40,7 @@ TEST_P(TableTest, CasesAreValid) {
   for (const KernelKey& key : testing::representative_keys(GetParam())) EXPECT_TRUE(check_key(key));
 }
 
-TEST_P(TableTest, GeometryCanBeLaunched) {
+void TableTest::geometry_can_be_launched() {
   for (const KernelCase& c : cases_) {
     const Geometry g = kernel_.geometry(c.key);
     EXPECT_EQ(g.threads, static_cast<unsigned>(c.key.warps * 32)) << c.text();
@@ -57,7 +63,7 @@ TEST_P(TableTest, GeometryCanBeLaunched) {
   }
 }
 
-TEST_P(TableTest, ParametersAreStated) {
+void TableTest::parameters_are_stated() {
   for (const KernelCase& c : cases_) {
     const std::vector<Param> params = kernel_.params(c.key);
     std::set<std::string> names;
@@ -81,7 +87,7 @@ TEST_P(TableTest, ParametersAreStated) {
   }
 }
 
-TEST_P(TableTest, CallMatchesTheOp) {
+void TableTest::call_matches_the_op() {
   for (const KernelCase& c : cases_) {
     const OpCall call = kernel_.call(c.key);
     const std::size_t count = kernel_.params(c.key).size();
@@ -95,7 +101,7 @@ TEST_P(TableTest, CallMatchesTheOp) {
   }
 }
 
-TEST_P(TableTest, CostIsWhatTheParametersSay) {
+void TableTest::cost_is_what_the_parameters_say() {
   for (const KernelCase& c : cases_) {
     const Cost cost = kernel_.cost(c.key);
     EXPECT_GT(cost.bytes_read, 0);
@@ -109,6 +115,15 @@ TEST_P(TableTest, CostIsWhatTheParametersSay) {
     EXPECT_LE(cost.bytes_read, readable) << c.text();
     EXPECT_LE(cost.bytes_written, writable) << c.text();
   }
+}
+
+// One test for all of it: cases take longer to make than to look at.
+TEST_P(TableTest, AgreesWithItselfAndItsOp) {
+  cases_are_valid();
+  geometry_can_be_launched();
+  parameters_are_stated();
+  call_matches_the_op();
+  cost_is_what_the_parameters_say();
 }
 
 TEST(KernelTable, RowsAreComplete) {
