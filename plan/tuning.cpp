@@ -78,7 +78,7 @@ bool share_rows(KernelKey& key, const GpuProfile& gpu) {
   most.tokens = kMostFewTokens;
   most.paired = key.gated;
   most.blocks = blocks(row_warps);
-  for (int splits = kMostFewSplits; splits > 0; splits /= 2) {
+  for (const int splits : {4, 2, 1}) {
     most.splits = splits;
     most.warps = row_warps * splits + 1;
     if (few_stages(most, gpu.block_shared_bytes) == 1) continue;

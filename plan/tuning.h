@@ -34,7 +34,6 @@ inline constexpr int kFewBlockWarps = 9;   // of matmul with few tokens
 inline constexpr int kMostFewStages = 3;   // likewise: more shared memory is taken from neighbours
 inline constexpr int kMostFewWarps = 16;   // likewise, that multiply
 inline constexpr int kMostFewTokens = 32;  // likewise
-inline constexpr int kMostFewSplits = 4;   // likewise
 inline constexpr int kAppendWarps = 8;     // of append_tokens
 inline constexpr int kAttendWarps = 4;     // of attend_rows
 inline constexpr int kMatrixRowWarps = 6;  // by the matrix units: two blocks have the registers
