@@ -51,7 +51,8 @@ class DenseProductsImpl final : public DenseProducts {
   DenseProductsImpl(std::shared_ptr<DeviceImpl> device, const DenseOptions& options)
       : device_(std::move(device)),
         form_(form_of(options.precision)),
-        cache_(options.cache ? options.cache : std::make_shared<DenseWeightCache>()) {
+        cache_(options.cache ? options.cache
+                             : std::make_shared<DenseWeightCache>(device_->log().hook())) {
     counts_.budget_bytes = std::max<std::int64_t>(0, options.budget_bytes);
   }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <new>
 
+#include "runtime/log.h"
 #include "runtime/no_memory.h"
 
 namespace lathe {
@@ -176,23 +177,34 @@ void DenseWeightCache::clear() {
 }
 
 void DenseWeightCache::keep(std::shared_ptr<const DenseWeight> weight) {
+  const DenseWeightKey key = weight->key;
   std::shared_ptr<const DenseWeight> dropped;
-  const std::lock_guard lock(mutex_);
-  const auto same = std::ranges::find_if(
-      entries_, [&](const Entry& entry) { return entry.weight->key == weight->key; });
-  if (same != entries_.end()) {
-    dropped = std::exchange(same->weight, std::move(weight));
-    same->used = ++clock_;
-    return;
+  {
+    const std::lock_guard lock(mutex_);
+    auto place = std::ranges::find_if(entries_,
+                                      [&](const Entry& entry) { return entry.weight->key == key; });
+    if (place == entries_.end() && entries_.size() < kMostDenseWeights) {
+      entries_.reserve(kMostDenseWeights);
+      place = entries_.insert(entries_.end(), Entry{});
+    } else if (place == entries_.end()) {
+      place = std::ranges::min_element(entries_, {}, &Entry::used);
+    }
+    dropped = std::exchange(place->weight, std::move(weight));
+    place->used = ++clock_;
   }
-  if (entries_.size() == kMostDenseWeights) {
-    const auto oldest = std::ranges::min_element(entries_, {}, &Entry::used);
-    dropped = std::exchange(oldest->weight, std::move(weight));
-    oldest->used = ++clock_;
-    return;
-  }
-  entries_.reserve(kMostDenseWeights);
-  entries_.push_back({std::move(weight), ++clock_});
+  if (dropped && !(dropped->key == key)) tell("dropped", dropped->key);
+  tell("kept", key);
+}
+
+void DenseWeightCache::tell(const char* event, const DenseWeightKey& key) const {
+  if (!log_) return;
+  const LogLine line = LogLine("dense", event)
+                           .field("format", row(key.format).name)
+                           .field("k", key.n_in)
+                           .field("n", key.n_out)
+                           .field("digest", fmt::format("{:016x}", key.digest))
+                           .field("weights", size());
+  log_(LogLevel::info, line.text());
 }
 
 }  // namespace lathe

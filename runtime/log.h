@@ -44,6 +44,8 @@ class Log {
   static Log open(LogHook hook, const std::string& where, std::vector<std::string>& notes);
 
   explicit operator bool() const { return hook_ != nullptr; }
+  // For what is told of by its own lines; empty where nobody listens.
+  LogHook hook() const { return hook_ ? *hook_ : LogHook(); }
   void write(LogLevel level, const LogLine& line) const {
     if (hook_) (*hook_)(level, line.text());
   }

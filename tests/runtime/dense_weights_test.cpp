@@ -111,6 +111,27 @@ TEST(DenseWeightCache, DropsWhatWasNotUsedForLongest) {
   EXPECT_FALSE(cache.find(key_of(0)));
 }
 
+TEST(DenseWeightCache, TellsWhatItKeepsAndDrops) {
+  std::vector<std::string> lines;
+  DenseWeightCache cache([&](LogLevel, std::string_view line) { lines.emplace_back(line); });
+  for (int i = 0; i <= int(kMostDenseWeights); ++i) ASSERT_TRUE(put(cache, float(i)));
+  EXPECT_TRUE(cache.find(key_of(1)));  // a use makes no line
+  ASSERT_TRUE(put(cache, 1));          // in its own place
+  ASSERT_EQ(lines.size(), kMostDenseWeights + 3);
+  const auto begins = [&](std::size_t at, const std::string& words) {
+    EXPECT_EQ(lines[at].substr(0, words.size()), words);
+  };
+  const auto digest = [&](std::size_t at) {
+    return std::stoull(lines[at].substr(lines[at].find("digest=") + 7), nullptr, 16);
+  };
+  begins(0, "lathe,1,dense,kept,format=f32,k=");
+  begins(kMostDenseWeights, "lathe,1,dense,dropped,format=f32,k=");
+  EXPECT_EQ(digest(kMostDenseWeights), key_of(0).digest);
+  EXPECT_TRUE(lines[kMostDenseWeights].ends_with(",weights=24"));
+  begins(kMostDenseWeights + 1, "lathe,1,dense,kept,");
+  begins(kMostDenseWeights + 2, "lathe,1,dense,kept,");
+}
+
 TEST(DenseWeightCache, AWeightInUseOutlivesItsPlace) {
   DenseWeightCache cache;
   ASSERT_TRUE(put(cache, 5));

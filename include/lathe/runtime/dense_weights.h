@@ -8,10 +8,12 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "lathe/codegen/format.h"
 #include "lathe/codegen/result.h"
+#include "lathe/runtime/log.h"
 
 namespace lathe {
 
@@ -73,6 +75,10 @@ struct DenseWeight {
 // that is dropped lives on with those who have it.
 class DenseWeightCache {
  public:
+  // `log` is told of each matrix that is kept and each that is dropped for another; a use of what
+  // is there makes no line.
+  explicit DenseWeightCache(LogHook log = {}) : log_(std::move(log)) {}
+
   // Keeps a copy of the floats, which are n_in * n_out.
   Result<void> put(const DenseWeightKey& key, std::span<const float> values);
   // The same of what `fill` writes into rows of zeros; false from it: nothing is kept, cancelled.
@@ -96,8 +102,10 @@ class DenseWeightCache {
     std::uint64_t used = 0;
   };
   void keep(std::shared_ptr<const DenseWeight> weight);
+  void tell(const char* event, const DenseWeightKey& key) const;
   Result<std::shared_ptr<const DenseWeight>> keep(const DenseWeightKey& key, HugePageF32 values);
 
+  const LogHook log_;
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;
   std::uint64_t clock_ = 0;
