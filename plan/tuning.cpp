@@ -56,6 +56,8 @@ bool attends_by_matrix(const KernelKey& key, int positions) {
   return positions > kMatrixPositions && check_key(by_matrix);
 }
 
+namespace {
+
 int few_stages(KernelKey key, int shared_bytes) {
   const auto fits = [&] {
     return check_key(key) && int(row(key.type).geometry(key).shared_bytes) <= shared_bytes;
@@ -63,6 +65,11 @@ int few_stages(KernelKey key, int shared_bytes) {
   for (key.stages = kMostFewStages; key.stages > 1 && !fits();) --key.stages;
   return key.stages;
 }
+
+// A thread of 17 warps has 96 registers, which the sums of two row tiles and 32 tokens do not fit.
+constexpr int kMostPairedWarps = 16;
+
+}  // namespace
 
 bool share_rows(KernelKey& key, const GpuProfile& gpu) {
   // Row tiles of each matrix, of gates with zeros up to whole operands.
@@ -81,6 +88,7 @@ bool share_rows(KernelKey& key, const GpuProfile& gpu) {
   for (const int splits : {4, 2, 1}) {
     most.splits = splits;
     most.warps = row_warps * splits + 1;
+    if (most.paired && most.warps > kMostPairedWarps) continue;
     if (few_stages(most, gpu.block_shared_bytes) == 1) continue;
     most.tokens = key.tokens;
     most.stages = few_stages(most, gpu.block_shared_bytes);

@@ -52,10 +52,10 @@ bool attends_by_matrix(const KernelKey& key, int positions);
 // beside it.
 //
 // A block for each multiprocessor at most, with as few rows as that takes; sets blocks, warps,
-// splits, stages and paired. A warp has a row tile, or that of a gate and its up; up to four share
+// splits, stages and paired. A warp has a row tile, or those of a gate and its up; up to four share
 // k, as many as leave room for two stages of kMostFewTokens. No blocks have to meet, and nothing is
 // left behind their rows. False, and nothing set, where there are too many rows for a block's
-// warps.
+// warps, or for its memory.
 bool share_rows(KernelKey& key, const GpuProfile& gpu);
 // Two blocks for each multiprocessor, so that one streams while the other begins or ends, with
 // equal pieces of the work; sets blocks and warps.

@@ -43,7 +43,7 @@ TileCodes tile_codes(Format format) {
 
 // Few tokens: blocks share the work, and each has all tokens.
 bool is_few(const KernelKey& key) {
-  return key.blocks > 0;
+  return key.blocks != 0;
 }
 // Whether offsets of weights meet the means of operands, which only few tokens have.
 bool meets_means(const KernelKey& key) {
@@ -334,9 +334,7 @@ const KernelRow kMatmulRow = {
     "up to three matrices of tiles times the operands of a chunk's tokens, with bias, residual or "
     "GLU",
     "k n n_b n_c format_b format_c tokens warps blocks stages splits paired grouped early bias "
-    "residual "
-    "gated "
-    "activation",
+    "residual gated activation",
     kAnyFormat,
     check,
     geometry,

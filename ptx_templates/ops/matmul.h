@@ -133,7 +133,7 @@ LATHE_MATMUL_OP(matmul, false)
 LATHE_MATMUL_OP(matmul_grouped, true)
 
 // With few tokens: `blocks` share the work, each with `warps` that multiply, of which `parts` share
-// row tiles. Warps that do so, and each have one, have two chains of products.
+// row tiles. Where parts > 1 and a warp has one row tile, it has two chains of products.
 #define LATHE_FEW_OP(name, kTokens, kTiles, kChains)                                              \
   LATHE_OP name(LATHE_MATMUL_PARAMETERS, int slot_bytes, f32* partial, i32* counters, int blocks, \
                 int warps, int parts, int whole, int meets, int stages, int early) {              \

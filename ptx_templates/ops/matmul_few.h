@@ -192,14 +192,15 @@ LATHE_DEVICE void copy_operands(const MatmulCall& call, FewRing ring, int begin,
   }
 }
 
-// What a warp multiplies in a stage. Where warps that share one row tile have a multiprocessor to
-// themselves, two chains of products: of the first 16 values of all sub-blocks, and of the others.
+// What a warp multiplies in a stage.
 template <class Way>
 struct FewColumn {
   const u8 *x, *means;
   const u8* tile[Way::tiles];
   u32 rows[2];  // where in eight tokens' operands those of the lane are, of each half of a pair
 };
+// Two chains where warps share k and have one row tile: of the first 16 values of all sub-blocks,
+// and of the others.
 template <class Way>
 struct FewSums {
   f32 of[Way::tiles][Way::chains][Way::fragments][4];

@@ -333,7 +333,7 @@ std::vector<KernelKey> representative_keys(const Family& family) {
        {"k4096.m512.w8.eps1e-5", "k96.m3.w1.eps1e-6.joined", "k4096.m8.w32.early.eps1e-5.batched"}},
       {KernelType::matmul,
        {"k4096.n4096.m512.w8.grouped.res", "k4096.n14336.nb14336.b_FORMAT.m512.w8.grouped.gated",
-        "k4096.n4096.m8.w9.bl128.st3.s4.early.res",
+        "k4096.n4096.m8.w9.bl128.st3.s4.early.res", "k8192.n8192.m32.w17.bl128.st2.s4.early.res",
         "k4096.n14336.nb14336.b_FORMAT.m16.w15.bl128.st2.s2.paired.early.gated",
         "k4096.n14336.nb14336.b_FORMAT.m32.w15.bl128.st2.s2.paired.early.gated",
         "k4096.n14336.nb14336.b_FORMAT.m32.w9.bl264.early.gated", "k4096.n4096.m512.w8.res",

@@ -306,6 +306,7 @@ TEST(KernelTable, ChecksNameTheField) {
       {"attend.f16.h9.kvh1.d64.rot64.w8.matrix", "heads"},
       {"attend.f16.h8.kvh2.d64.rot64.w9.matrix", "warps"},
       {"attend_rows.q8_0.h8.kvh2.d64.m4.matrix", "matrix"},
+      {"matmul.q4_k.k256.n16.m4.w8.bl-1", "blocks"},
       {"matmul.q4_k.k256.n16.m4.w18.bl1", "warps"},
       {"matmul.q4_k.k256.n16.m4.w8.bl1.s2", "warps"},
       {"matmul.q4_k.k256.n16.m4.w10.bl1.s3", "splits"},
