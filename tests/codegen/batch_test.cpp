@@ -115,17 +115,24 @@ TEST_P(BatchTest, ATokenIsWhatItWouldBeAlone) {
   EXPECT_GT(tried, 0);
 }
 
-// Products of the same tokens among few and among many, by the kernels that plans choose.
+// Products of the same tokens among few and among many, in each form that plans choose: blocks that
+// share the work, and that have a row block each.
 TEST(MatmulOfABatch, HasTheSameBitsForAnyNumberOfRows) {
+  struct Form {
+    int blocks, warps, splits;
+    bool paired;
+  };
   for (const Format format : {Format::q4_k, Format::q6_k, Format::q8_0}) {
-    for (const int splits : {1, 4}) {
+    for (const Form& form : {Form{5, 9, 1, false}, Form{5, 9, 4, false}, Form{5, 5, 4, false},
+                             Form{2, 3, 1, true}, Form{3, 3, 2, true}}) {
       KernelCase c;
       c.key = {.type = KernelType::matmul, .format = format};
       c.key.k = 1536;
       c.key.n = 70;
-      c.key.warps = 9;
-      c.key.blocks = 5;
-      c.key.splits = splits;
+      c.key.warps = form.warps;
+      c.key.blocks = form.blocks;
+      c.key.splits = form.splits;
+      c.key.paired = form.paired;
       c.key.tokens = c.count = 32;
       const KernelRow& kernel = row(c.key.type);
       const std::vector<Bytes> arguments = device_arguments(c, make_arguments(c, 7));

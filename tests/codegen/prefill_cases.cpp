@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "ptx_templates/ops/matmul_shapes.h"
 #include "tests/codegen/case_lists.h"
 
 namespace lathe::testing {
@@ -82,21 +83,33 @@ void matmul_cases(const Family& family, Cases& out) {
   int v = i;
   const auto team = [&](KernelKey& key, int row_warps, bool paired) {
     key.paired = paired;
-    key.splits = turn({2, 1, 4}, v++);
+    key.splits = turn({2, 1, 4, 1, 4, 2, 1}, v++);
     key.warps = 1 + row_warps * key.splits;
     key.stages = 2;
     while (key.splits > 1 && !check_key(key)) key.splits /= 2, key.warps = key.warps / 2 + 1;
     if (!check_key(key)) key.stages = 1;
   };
   for (int k : k_blocks ? std::vector{256, 768, 1280} : std::vector{32, 320, 1024}) {
-    KernelKey& gated = add_few(k, 100, 100, 0, turn({30, 8, 13}, v), turn({3, 2, 4}, v));
-    gated.gated = true;
-    gated.activation = turn({Activation::silu, Activation::gelu_tanh}, v / 2);
-    team(gated, turn({3, 4, 2}, v), true);
-    KernelKey& rows = add_few(k, 130, v % 2 ? 16 : 0, 0, turn({7, 32, 16}, v), turn({3, 4, 1}, v));
-    rows.residual = v % 2 == 0;
-    team(rows, turn({4, 2, 1}, v), true);
-    team(add_few(k, 100, 20, 50, turn({12, 8, 25}, v), 5), turn({3, 2, 4}, v), false);
+    for (const int spare : {0, 1, -1}) {  // blocks that row blocks do not have, or lack
+      // Row tiles: 8 of gates, with zeros up to whole operands, 9 of rows, 7 + 2 + 4 of three.
+      int row_warps = turn({3, 4, 2, 1, 8}, v);
+      const auto row_blocks = [&](std::initializer_list<int> tiles) {
+        int all = spare;
+        for (const int n : tiles) all += dev::ceil_div(n, row_warps);
+        return std::max(1, all);
+      };
+      KernelKey& gated = add_few(k, 100, 100, 0, turn({30, 8, 13, 4}, v), row_blocks({8}));
+      gated.gated = true;
+      gated.activation = turn({Activation::silu, Activation::gelu_tanh}, v / 2);
+      team(gated, row_warps, true);
+      row_warps = turn({4, 2, 1, 3}, v);
+      KernelKey& rows = add_few(k, 130, 0, 0, turn({7, 32, 16, 8}, v), row_blocks({5}));
+      rows.residual = v % 2 == 0;
+      team(rows, row_warps, true);
+      row_warps = turn({3, 2, 4, 1}, v);
+      team(add_few(k, 100, 20, 50, turn({12, 8, 25, 16}, v), row_blocks({7, 2, 4})), row_warps,
+           false);
+    }
   }
   // A ring of two stages, and of more than there are columns.
   add_few(k_blocks ? 2048 : 1024, 40, 16, 0, 7, 2).stages = 2;

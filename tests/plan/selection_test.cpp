@@ -30,6 +30,11 @@ const Selected* find(const std::vector<Selected>& choices, std::string_view what
   return found == choices.end() ? nullptr : &*found;
 }
 
+std::int64_t counter_bytes(const KernelKey& key) {
+  const std::vector<Param> params = row(key.type).params(key);
+  return std::ranges::find(params, std::string_view("counters"), &Param::name)->bytes;
+}
+
 KernelKey drawn_shape(KernelType type, verification::Random& random) {
   KernelKey key{.type = type, .format = Format::q4_k};
   if (!row(type).covers(key.format)) key.format = Format::f32;
@@ -84,6 +89,38 @@ TEST(Selection, EveryShapeGetsAValidChoiceWithAReason) {
     if (checked) valid.insert(type);
   }
   EXPECT_EQ(valid.size(), std::size(kTuned));
+}
+
+// Or a token's numbers would depend on how many are beside it.
+TEST(Selection, FewTokensAreSharedAlikeHoweverManyThereAre) {
+  const std::uint64_t seed = verification::fresh_seed();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  verification::Random random(seed);
+  int alone = 0;
+  for (int i = 0; i < 200 && !HasFailure(); ++i) {
+    KernelKey shape = drawn_shape(KernelType::matmul, random);
+    const GpuProfile gpu = drawn_gpu(random);
+    shape.blocks = 1;
+    shape.tokens = 32;
+    const KernelKey most = select_tuning(shape, gpu, {}, 0)->key;
+    for (const int tokens : {1, 8, 9, 16, 17}) {
+      shape.tokens = tokens;
+      KernelKey key = select_tuning(shape, gpu, {}, 0)->key;
+      SCOPED_TRACE(key.text());
+      EXPECT_GE(key.stages, most.stages);
+      key.tokens = most.tokens;
+      key.stages = most.stages;
+      EXPECT_EQ(key, most);
+    }
+    if (most.stages == 1) continue;
+    ++alone;  // and each block has one row block
+    EXPECT_LE(most.blocks, gpu.multiprocessors);
+    KernelKey four = most;  // row blocks
+    four.n = 64 * (most.warps - 1) / most.splits;
+    if (four.gated) four.n_b = four.n;
+    EXPECT_EQ(4 * counter_bytes(most), most.blocks * counter_bytes(four)) << most.text();
+  }
+  EXPECT_GT(alone, 20);
 }
 
 TEST(Selection, CapabilitiesAreNumbers) {
