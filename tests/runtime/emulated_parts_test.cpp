@@ -19,7 +19,8 @@ namespace {
 // of the activations.
 constexpr double kBound = 1e-4;
 
-void expect_parts(const TinyModel& model, ExecutorKind executor, Fusion fusion) {
+void expect_parts(TinyModel model, ExecutorKind executor, Fusion fusion) {
+  model.epsilon = kEpsilonThatMatters;
   SCOPED_TRACE(model.architecture + ", " + executor_name(executor));
   const auto file = make_model(model);
   FakeDriver fake(emulated(3, verification::fresh_seed()));

@@ -41,7 +41,8 @@ class GpuParts : public SharedGpu {
 TEST_F(GpuParts, MakeTheWholeByEveryExecutor) {
   TinyModel gemma = tiny_gemma3();  // with post-norms, which a part's end does by itself
   gemma.layers = 2;
-  for (const TinyModel& model : {model_shape(2), fusible(gemma)}) {
+  for (TinyModel model : {model_shape(2), fusible(gemma)}) {
+    model.epsilon = kEpsilonThatMatters;
     const auto file = make_model(model);
     for (const ExecutorKind executor :
          {ExecutorKind::eager, ExecutorKind::graph, ExecutorKind::automatic}) {
@@ -56,6 +57,7 @@ TEST_F(GpuParts, MakeTheWholeByEveryExecutor) {
 TEST_F(GpuParts, MakeTheWholeWithAKernelForEachOperation) {
   for (TinyModel model : {tiny_llama(), tiny_qwen3(), tiny_gemma3()}) {
     model.layers = 2;
+    model.epsilon = kEpsilonThatMatters;
     const auto file = make_model(model);
     SCOPED_TRACE(model.architecture);
     expect_parts_make_the_whole(

@@ -18,6 +18,11 @@ using Floats = std::vector<float>;
 
 constexpr std::int32_t kTokens[] = {3, 50, 7, 7, 21};
 
+// Of the norm against double precision: some roundings of a float.
+constexpr double kNormBound = 1e-6;
+// Of the logits: sums of f32 products of activations that have been rounded.
+constexpr double kHeadBound = 2e-4;
+
 constexpr ModelPart kFromHidden = {.input = PartInput::hidden};
 
 // From hidden to hidden.
@@ -60,9 +65,53 @@ Floats embedding(const GgufFile& file, const ModelSpec& spec, std::int32_t token
   return state;
 }
 
-// The root of the mean square is 1 where the weights of the norm are: enough to tell that it is.
-void expect_normed(const Floats& stream, const Floats& normed) {
-  EXPECT_GT(relative_error(normed, stream), 1e-3);
+// Values of a tensor of the file, as floats.
+Floats values_of(const GgufFile& file, const GgufTensor& tensor) {
+  Floats values(std::size_t(tensor.k() * tensor.rows()));
+  row(format_by_ggml_type(tensor.ggml_type).value())
+      .unpack(file.data(tensor).data(), std::int64_t(values.size()), values.data());
+  return values;
+}
+
+// x / sqrt(mean(x^2) + epsilon) * weight in double precision.
+Floats normed_by(std::span<const float> x, std::span<const float> weight, double epsilon) {
+  double squares = 0;
+  for (const float value : x) squares += double(value) * double(value);
+  const double factor = 1 / std::sqrt(squares / double(x.size()) + epsilon);
+  Floats out(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i)
+    out[i] = float(double(x[i]) * factor * double(weight[i]));
+  return out;
+}
+
+// Computed from the file alone: neither the key of a kernel nor its oracle has a part in it.
+void expect_normed(const GgufFile& file, const Floats& stream, const Floats& normed) {
+  const Floats weight = values_of(file, *file.tensor("output_norm.weight"));
+  const double epsilon =
+      file.real(file.string("general.architecture").value() + ".attention.layer_norm_rms_epsilon")
+          .value();
+  const Floats expected = normed_by(stream, weight, epsilon);
+  EXPECT_LE(relative_error(normed, expected), kNormBound);
+  // Of such a model that a norm without its weight, or with another epsilon, is far from that.
+  EXPECT_GT(relative_error(normed_by(stream, Floats(stream.size(), 1), epsilon), expected),
+            1000 * kNormBound);
+  for (const double other : {0.0, 1e-6, 1e-5, 2 * epsilon})
+    EXPECT_GT(relative_error(normed_by(stream, weight, other), expected), 1000 * kNormBound);
+}
+
+// The head's weights times the normed state, in double precision.
+void expect_logits_of(const GgufFile& file, const Floats& normed, const Floats& logits) {
+  const GgufTensor* head = file.tensor("output.weight");
+  const Floats weights = values_of(file, head ? *head : *file.tensor("token_embd.weight"));
+  ASSERT_EQ(weights.size(), normed.size() * logits.size());
+  Floats expected;
+  for (std::size_t token = 0; token < logits.size(); ++token) {
+    double sum = 0;
+    for (std::size_t i = 0; i < normed.size(); ++i)
+      sum += double(weights[token * normed.size() + i]) * double(normed[i]);
+    expected.push_back(float(sum));
+  }
+  EXPECT_LE(relative_error(logits, expected), kHeadBound);
 }
 
 }  // namespace
@@ -70,19 +119,21 @@ void expect_normed(const Floats& stream, const Floats& normed) {
 void expect_parts_make_the_whole(const OpenPart& open, const GgufFile& file, double bound) {
   const auto whole = open({}), from_hidden = open(kFromHidden), early = open({.layers = 1});
   const auto first = open({.layers = 1, .output = PartOutput::hidden});
+  const auto through = open({.output = PartOutput::hidden});
   const auto rest = open({.first_layer = 1, .input = PartInput::hidden});
   const auto attention = open(block_of(0, PartBlocks::attention));
   const auto ffn = open(block_of(0, PartBlocks::ffn));
   const auto attention_alone = open(block_of(0, PartBlocks::attention, false));
   const auto ffn_alone = open(block_of(0, PartBlocks::ffn, false));
-  for (const auto* session : {&whole, &from_hidden, &early, &first, &rest, &attention, &ffn,
-                              &attention_alone, &ffn_alone})
+  for (const auto* session : {&whole, &from_hidden, &early, &first, &through, &rest, &attention,
+                              &ffn, &attention_alone, &ffn_alone})
     ASSERT_TRUE(*session);
   const ModelSpec& spec = whole->plan().spec;
   for (const std::int32_t token : kTokens) {
     SCOPED_TRACE("position " + std::to_string(whole->length()));
     const Floats embedded = embedding(file, spec, token);
-    ASSERT_TRUE(whole->step(token) && first->step(token) && early->step(token));
+    ASSERT_TRUE(whole->step(token) && first->step(token) && through->step(token) &&
+                early->step(token));
     ASSERT_TRUE(from_hidden->step_hidden(embedded, token));
     const Floats expected = logits(*whole);
     EXPECT_LE(relative_error(logits(*from_hidden), expected), bound);
@@ -96,7 +147,13 @@ void expect_parts_make_the_whole(const OpenPart& open, const GgufFile& file, dou
     EXPECT_LE(
         relative_error(hidden(*rest, HiddenState::normed), hidden(*whole, HiddenState::normed)),
         bound);
-    expect_normed(hidden(*whole), hidden(*whole, HiddenState::normed));
+    // A part without an output norm in its plan gives the normed state all the same.
+    EXPECT_LE(relative_error(hidden(*through), hidden(*whole)), bound);
+    expect_normed(file, hidden(*through), hidden(*through, HiddenState::normed));
+    const Floats normed = hidden(*whole, HiddenState::normed);
+    expect_normed(file, hidden(*whole), normed);
+    expect_logits_of(file, normed, expected);
+    if (::testing::Test::HasFatalFailure()) return;
     // The head after one layer is another model's.
     EXPECT_GT(relative_error(logits(*early), expected), 1e-3);
 

@@ -12,8 +12,12 @@ namespace lathe::testing {
 // null where it cannot.
 using OpenPart = std::function<std::unique_ptr<Session>(const ModelPart&)>;
 
-// The model has two layers or more. `bound`: of the relative L2 distance between what comes out of
-// parts and of the whole.
+// Of models whose norms are to be told from norms with another epsilon.
+inline constexpr double kEpsilonThatMatters = 0.25;
+
+// Parts and whole have the output norm's code in common, so that is held to the file, in double
+// precision, and the logits to what it gives. The model has two layers or more, and an epsilon that
+// matters. `bound`: of the relative L2 distance between what comes out of parts and of the whole.
 void expect_parts_make_the_whole(const OpenPart& open, const GgufFile& file, double bound);
 
 }  // namespace lathe::testing
