@@ -345,6 +345,7 @@ class CudaSession final : public SessionBase {
     report_.executor = executor_name(kind_);
     report_.submissions = made.submissions;
     report_traffic(plan_, report_);
+    report_.bytes_to_host += executor_->checked_bytes();
     if (!made.note.empty()) report_.notes.push_back("the graph executor: " + made.note);
     if (!made.note.empty()) choice_.told.reason = made.note;
     choice_.told.value = report_.executor;

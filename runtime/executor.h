@@ -30,6 +30,8 @@ class Executor {
   virtual Result<void> record(CUstream stream) = 0;
   // Ok, or why what was launched so far is no result. After the stream has been waited for.
   virtual Result<void> check() { return {}; }
+  // That check() copies to the host.
+  virtual std::int64_t checked_bytes() const { return 0; }
   // What one token's launches are, for an error.
   virtual std::string text() const = 0;
   // Microseconds that each launch of the last token took by the device's clock, or none where they

@@ -244,6 +244,8 @@ class MegaExecutor final : public Executor {
         .with("hint", "open the session again, or use the graph executor");
   }
 
+  std::int64_t checked_bytes() const override { return sizeof(dev::PersistentState); }
+
   std::string text() const override {
     const Geometry& g = kernel_->kernel.info.geometry;
     return fmt::format("the persistent kernel, {} blocks of {} threads", g.grid_x, g.threads);

@@ -156,6 +156,7 @@ CUresult fake_to_device(CUdeviceptr to, const void* from, std::size_t bytes, CUs
   {
     std::lock_guard lock(g_state->mutex);
     pinned = g_state->pinned.contains(const_cast<void*>(from));
+    g_state->bytes_to_device += std::int64_t(bytes);
   }
   if (!g_state->options.copies) return CUDA_SUCCESS;
   // From pinned memory the bytes are taken when the stream gets there, else now.
@@ -170,6 +171,10 @@ CUresult fake_to_host(void* to, CUdeviceptr from, std::size_t bytes, CUstream st
   FAKE_ENTER("cuMemcpyDtoHAsync");
   refuse_capture(stream, "cuMemcpyDtoHAsync");
   check_range(from, bytes, "cuMemcpyDtoHAsync");
+  {
+    std::lock_guard lock(g_state->mutex);
+    g_state->bytes_to_host += std::int64_t(bytes);
+  }
   if (!g_state->options.copies) return CUDA_SUCCESS;
   put(stream, [=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); });
   return CUDA_SUCCESS;

@@ -82,6 +82,7 @@ void FakeDriver::reset_counts() {
   std::lock_guard lock(g_state->mutex);
   for (auto& [name, count] : g_state->counts) count = 0;
   g_state->total = 0;
+  g_state->bytes_to_device = g_state->bytes_to_host = 0;
 }
 
 int FakeDriver::calls() const {
@@ -93,6 +94,16 @@ int FakeDriver::calls(const std::string& name) const {
   std::lock_guard lock(g_state->mutex);
   const auto found = g_state->counts.find(name);
   return found == g_state->counts.end() ? 0 : found->second;
+}
+
+std::int64_t FakeDriver::bytes_to_device() const {
+  std::lock_guard lock(g_state->mutex);
+  return g_state->bytes_to_device;
+}
+
+std::int64_t FakeDriver::bytes_to_host() const {
+  std::lock_guard lock(g_state->mutex);
+  return g_state->bytes_to_host;
 }
 
 std::string FakeDriver::failed_call() const {

@@ -89,6 +89,9 @@ class FakeDriver {
   void reset_counts();
   int calls() const;  // since reset_counts()
   int calls(const std::string& name) const;
+  // Since reset_counts(), by copies and by values that streams write.
+  std::int64_t bytes_to_device() const;
+  std::int64_t bytes_to_host() const;
   std::string failed_call() const;  // the call that fail_call() made fail
   std::optional<CooperativeLaunch> cooperative_launch() const;
   // Of the graph that was launched last, the nodes that each node waits for, and the order in which

@@ -62,6 +62,7 @@ struct State {
   mutable std::recursive_mutex mutex;
   std::map<std::string, int, std::less<>> counts;
   int total = 0;
+  std::int64_t bytes_to_device = 0, bytes_to_host = 0;
   int fail_in = -1;
   std::string fail_begin;  // of the names of the calls that count
   CUresult fail_status = CUDA_SUCCESS;

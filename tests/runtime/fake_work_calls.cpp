@@ -61,6 +61,10 @@ CUresult fake_write_value(CUstream stream, CUdeviceptr to, cuuint64_t value, uns
   refuse_capture(stream, "cuStreamWriteValue64");
   check_range(to, sizeof value, "cuStreamWriteValue64");
   if (to % 8 != 0) violation("cuStreamWriteValue64 is misaligned");
+  {
+    std::lock_guard lock(g_state->mutex);
+    g_state->bytes_to_device += std::int64_t(sizeof value);
+  }
   if (g_state->options.execute) {
     put(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), &value, sizeof value); });
   }

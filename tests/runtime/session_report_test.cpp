@@ -35,12 +35,13 @@ TEST(SessionReports, WhatATokenBringsOver) {
   const int steps = int(open(fake, options_for(ExecutorKind::cpu))->plan().steps.size());
   struct Expected {
     ExecutorKind executor;
-    int launches, submissions;
+    int launches, submissions, to_host;
   };
-  for (const auto& [executor, launches, submissions] :
-       {Expected{ExecutorKind::eager, steps + 1, steps + 1},
-        Expected{ExecutorKind::graph, steps + 1, 1}, Expected{ExecutorKind::mega, steps + 1, 1},
-        Expected{ExecutorKind::cpu, 0, 0}}) {
+  // What mega brings back has two words of the kernel's state with it.
+  for (const auto& [executor, launches, submissions, to_host] :
+       {Expected{ExecutorKind::eager, steps + 1, steps + 1, 4},
+        Expected{ExecutorKind::graph, steps + 1, 1, 4},
+        Expected{ExecutorKind::mega, steps + 1, 1, 12}, Expected{ExecutorKind::cpu, 0, 0, 0}}) {
     SCOPED_TRACE(executor_name(executor));
     const auto session = open(fake, options_for(executor));
     ASSERT_TRUE(session);
@@ -49,17 +50,44 @@ TEST(SessionReports, WhatATokenBringsOver) {
     EXPECT_EQ(report.launches, launches);
     EXPECT_EQ(report.submissions, submissions);
     EXPECT_EQ(report.bytes_to_device, gpu ? 8 : 0);
-    EXPECT_EQ(report.bytes_to_host, gpu ? 4 : 0);
+    EXPECT_EQ(report.bytes_to_host, to_host);
     EXPECT_EQ(report.context, 32);
     EXPECT_EQ(report.parity, 0);
     EXPECT_EQ(report.tuning.substr(0, 4), gpu ? "4 bl" : "132 ") << report.tuning;
     EXPECT_NE(report.tuning.find("tiles ahead, attention in "), std::string::npos);
     // What the report says is what the driver sees.
+    for (const std::int32_t token : {3, 50}) {
+      fake.reset_counts();
+      ASSERT_TRUE(session->step(token));
+      EXPECT_EQ(fake.calls("cuLaunchKernel") + fake.calls("cuGraphLaunch") +
+                    fake.calls("cuLaunchCooperativeKernel"),
+                submissions);
+      EXPECT_EQ(fake.bytes_to_host(), 0);
+      ASSERT_TRUE(session->sampled());
+      EXPECT_EQ(fake.bytes_to_device(), report.bytes_to_device);
+      EXPECT_EQ(fake.bytes_to_host(), report.bytes_to_host);
+    }
+  }
+}
+
+// With the state that goes in, and the one that comes out.
+TEST(SessionReports, WhatAPartsStepBringsOver) {
+  FakeDriver fake;
+  for (const ExecutorKind executor :
+       {ExecutorKind::eager, ExecutorKind::graph, ExecutorKind::mega, ExecutorKind::cpu}) {
+    SCOPED_TRACE(executor_name(executor));
+    SessionOptions options = options_for(executor);
+    options.plan.part = {
+        .first_layer = 1, .layers = 1, .input = PartInput::hidden, .output = PartOutput::hidden};
+    const auto session = open(fake, options);
+    ASSERT_TRUE(session);
+    std::vector<float> state(std::size_t(session->plan().spec.hidden), 0.5f);
     fake.reset_counts();
-    ASSERT_TRUE(session->step(3));
-    EXPECT_EQ(fake.calls("cuLaunchKernel") + fake.calls("cuGraphLaunch") +
-                  fake.calls("cuLaunchCooperativeKernel"),
-              submissions);
+    ASSERT_TRUE(session->step_hidden(state));
+    ASSERT_TRUE(session->read_hidden(HiddenState::stream, state));
+    EXPECT_EQ(fake.bytes_to_device(), session->report().bytes_to_device);
+    EXPECT_EQ(fake.bytes_to_host(), session->report().bytes_to_host);
+    EXPECT_EQ(fake.bytes_to_device() > 4 * 256, executor != ExecutorKind::cpu);
   }
 }
 
