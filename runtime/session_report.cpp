@@ -46,6 +46,9 @@ std::uint64_t plan_digest(const Plan& plan) {
       mix(words, sizeof words);
     }
   }
+  // Where each layer's cache begins, and where the kernel that ends a token stops.
+  const std::int64_t sizes[] = {plan.kv_bytes_per_layer(), plan.options.context};
+  mix(sizes, sizeof sizes);
   return digest;
 }
 

@@ -102,10 +102,20 @@ TEST(SessionReports, APairOfTilesAheadIsTwo) {
 
 TEST(SessionReports, AGraphsKeyIsThatOfItsLaunches) {
   FakeDriver fake;
+  const auto key_of = [&](const TinyModel& model, const SessionOptions& options) {
+    const auto session = open_session(make_model(model), options, fake.platform());
+    EXPECT_TRUE(session) << session.error().text();
+    return session ? (*session)->report().graph_key : "";
+  };
   const auto key = [&](auto change) {
     SessionOptions options = options_for(ExecutorKind::graph);
     change(options);
-    return open(fake, options)->report().graph_key;
+    return key_of(model_shape(2), options);
+  };
+  const auto key_of_model = [&](auto change) {
+    TinyModel model = model_shape(2);
+    change(model);
+    return key_of(model, options_for(ExecutorKind::graph));
   };
   const std::string plain = key([](SessionOptions&) {});
   EXPECT_EQ(plain.size(), 16u);
@@ -113,6 +123,21 @@ TEST(SessionReports, AGraphsKeyIsThatOfItsLaunches) {
   EXPECT_NE(key([](SessionOptions& o) { o.plan.fusion = Fusion::none; }), plain);
   EXPECT_NE(key([](SessionOptions& o) { o.plan.kv = Format::f16; }), plain);
   EXPECT_NE(key([](SessionOptions& o) { o.plan.part.layers = 1; }), plain);
+  EXPECT_NE(key([](SessionOptions& o) { o.plan.context = 64; }), plain);
+  // Other weights are read from the same places; numbers that kernels have in them are not.
+  EXPECT_EQ(key_of_model([](TinyModel& m) { m.seed = 2; }), plain);
+  EXPECT_NE(key_of_model([](TinyModel& m) { m.epsilon = 1e-6; }), plain);
+  EXPECT_NE(key_of_model([](TinyModel& m) { m.heads = 8; }), plain);
+  EXPECT_NE(key_of_model([](TinyModel& m) { m.kv_heads = 1; }), plain);
+  // Nor where each operation is a kernel of its own.
+  const auto unfused = [&](double epsilon) {
+    TinyModel model = model_shape(2);
+    model.epsilon = epsilon;
+    SessionOptions options = options_for(ExecutorKind::graph);
+    options.plan.fusion = Fusion::none;
+    return key_of(model, options);
+  };
+  EXPECT_NE(unfused(1e-6), unfused(1e-5));
 }
 
 TEST(SessionTimes, EachStepHasItsTime) {
