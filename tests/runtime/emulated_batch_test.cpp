@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -61,6 +64,71 @@ TEST_F(EmulatedBatch, ASequenceGetsWhatItGetsAlone) {
     const auto batch = open(emulated_batch_options(kv), 1);
     ASSERT_TRUE(batch);
     run_schedule(*batch, random, 16);
+  }
+}
+
+// A step of the most rows, and on what it wrote one of a row more than three groups of eight. Rows
+// of the sequences alternate.
+TEST_F(EmulatedBatch, InAStepOf32RowsASequenceGetsWhatItGetsAlone) {
+  SCOPED_TRACE("seed " + std::to_string(seed_));
+  Random random(seed_);
+  using Counts = std::array<int, 5>;  // rows of each sequence
+  for (const Format kv : {Format::f16, Format::q8_0}) {
+    BatchOptions options = emulated_batch_options(kv);
+    options.rows = 32;
+    options.sequences = 5;
+    const auto batch = open(options, 1);
+    ASSERT_TRUE(batch);
+    const int vocab = batch->plan().spec.vocab;
+    const auto draw = [&](int count) {
+      std::vector<std::int32_t> tokens(std::size_t(count), 0);
+      for (std::int32_t& token : tokens) token = random.below(vocab);
+      return tokens;
+    };
+    struct Known {
+      Sampling sampling = {};
+      std::vector<std::int32_t> prompt = {}, tokens = {}, chosen = {};
+      std::vector<std::vector<float>> logits = {};
+    };
+    std::map<int, Known> all;
+    for (int i = 0; i < 5; ++i) {
+      Known known{.prompt = draw(1 + 4 * i)};
+      if (i % 2 == 1) known.sampling = {.temperature = 1, .repeat_penalty = 1.2f, .seed = 5};
+      const int sequence = batch->join(known.sampling).value();
+      ASSERT_TRUE(batch->feed(sequence, known.prompt));
+      all[sequence] = std::move(known);
+    }
+    for (const Counts& counts : {Counts{4, 1, 7, 8, 12}, Counts{1, 9, 2, 7, 6}}) {
+      std::vector<BatchRow> rows;
+      for (int round = 0; round < 12; ++round) {
+        for (auto& [sequence, known] : all) {
+          if (round >= counts[std::size_t(sequence)]) continue;
+          known.tokens.push_back(random.below(vocab));
+          rows.push_back({sequence, known.tokens.back()});
+        }
+      }
+      ASSERT_EQ(std::ssize(rows), std::accumulate(counts.begin(), counts.end(), 0));
+      const auto chosen = batch->step(rows);
+      ASSERT_TRUE(chosen) << chosen.error().text();
+      for (int row = 0; row < int(rows.size()); ++row) {
+        Known& of = all[rows[std::size_t(row)].sequence];
+        const auto logits = batch->logits(row).value();
+        of.chosen.push_back((*chosen)[std::size_t(row)]);
+        of.logits.emplace_back(logits.begin(), logits.end());
+      }
+    }
+    for (const auto& [sequence, known] : all) ASSERT_TRUE(batch->leave(sequence));
+    for (const auto& [sequence, known] : all) {
+      const int alone = batch->join(known.sampling).value();
+      ASSERT_TRUE(batch->feed(alone, known.prompt));
+      for (std::size_t i = 0; i < known.tokens.size(); ++i) {
+        const BatchRow row{alone, known.tokens[i]};
+        EXPECT_EQ(batch->step({&row, 1})->front(), known.chosen[i]) << sequence << ", " << i;
+        EXPECT_TRUE(std::ranges::equal(batch->logits(0).value(), known.logits[i]))
+            << sequence << ", " << i;
+      }
+      ASSERT_TRUE(batch->leave(alone));
+    }
   }
 }
 
