@@ -3,6 +3,7 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/c_api/objects.h"
@@ -93,12 +94,18 @@ TEST_F(DeviceFunctions, RefuseWrongArgumentsBeforeTheLaunch) {
                  "arguments is -1");
   EXPECT_REFUSED(lathe_kernel_launch(kernel.get(), nullptr, 3, stream_), LATHE_INVALID_ARGUMENT,
                  "null");
-  arguments[1] = 0;
-  EXPECT_REFUSED(lathe_kernel_launch(kernel.get(), arguments, 3, stream_), LATHE_INVALID_ARGUMENT,
-                 "is null");
-  arguments[1] = 8193;
-  EXPECT_REFUSED(lathe_kernel_launch(kernel.get(), arguments, 3, stream_), LATHE_INVALID_ARGUMENT,
-                 "aligned");
+  // Whichever it is, by its parameter's name.
+  const char* const names[] = {"weights", "x", "y"};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::string of = std::string("Argument ") + names[i] + " of gemv.f32.k64.n3.w4 is ";
+    const std::uint64_t address = std::exchange(arguments[i], 0);
+    EXPECT_REFUSED(lathe_kernel_launch(kernel.get(), arguments, 3, stream_), LATHE_INVALID_ARGUMENT,
+                   of + "null.");
+    arguments[i] = address + 1;
+    EXPECT_REFUSED(lathe_kernel_launch(kernel.get(), arguments, 3, stream_), LATHE_INVALID_ARGUMENT,
+                   of + "not aligned to ");
+    arguments[i] = address;
+  }
   EXPECT_REFUSED(lathe_kernel_launch(nullptr, arguments, 3, stream_), LATHE_INVALID_ARGUMENT,
                  "kernel is a null");
   EXPECT_EQ(fake_.calls("cuLaunchKernel"), 0);
