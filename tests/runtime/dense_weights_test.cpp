@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <numeric>
@@ -85,9 +86,49 @@ TEST(HugePages, AreAlignedZeroedAndCopiedOnDemand) {
   first.values()[999] = 8;
   EXPECT_EQ(second->values()[999], 7.0f);
   EXPECT_NE(second->values().data(), first.values().data());
-  const auto empty = HugePageF32::make(0);
-  ASSERT_TRUE(empty);
-  EXPECT_TRUE(empty->values().empty());
+}
+
+// A buffer that ends within a huge page has all of that page, and one that fills its pages no more.
+TEST(HugePages, HaveEveryFloatUpToTheLast) {
+  constexpr std::size_t kFloats = kHugePageBytes / sizeof(float);
+  for (const std::size_t count : {std::size_t{1}, kFloats - 1, kFloats, kFloats + 1,
+                                  3 * kFloats - 5, 3 * kFloats, 3 * kFloats + 1000}) {
+    SCOPED_TRACE(count);
+    auto made = HugePageF32::make(count);
+    ASSERT_TRUE(made);
+    const std::span<float> values = made->values();
+    ASSERT_EQ(values.size(), count);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(values.data()) % kHugePageBytes, 0u);
+    EXPECT_TRUE(std::ranges::all_of(values, [](float value) { return value == 0; }));
+    std::iota(values.begin(), values.end(), 1.0f);
+    const auto copy = std::as_const(*made).copy();
+    ASSERT_TRUE(copy);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(copy->values().data()) % kHugePageBytes, 0u);
+    EXPECT_TRUE(std::ranges::equal(copy->values(), values));
+    EXPECT_EQ(copy->values().back(), float(count));
+  }
+}
+
+// In memory that was another's too, which the system did not hand out zeroed: what is freed keeps
+// the allocator from asking the system for less than that.
+TEST(HugePages, BeginAsZerosWhereverTheyAre) {
+  constexpr std::size_t kFloats = kHugePageBytes / sizeof(float);
+  for (const std::size_t count : {4 * kFloats, kFloats + 1000, kFloats + 1000, kFloats + 1000}) {
+    auto made = HugePageF32::make(count);
+    ASSERT_TRUE(made);
+    EXPECT_TRUE(std::ranges::all_of(made->values(), [](float value) { return value == 0; }));
+    std::ranges::fill(made->values(), 7.0f);
+  }
+}
+
+TEST(HugePages, OfNoFloatsHaveNoMemory) {
+  const auto none = HugePageF32::make(0);
+  ASSERT_TRUE(none);
+  EXPECT_TRUE(none->values().empty());
+  EXPECT_EQ(none->values().data(), nullptr);
+  const auto copy = none->copy();
+  ASSERT_TRUE(copy);
+  EXPECT_TRUE(copy->values().empty());
 }
 
 TEST(DenseWeightCache, DropsWhatWasNotUsedForLongest) {
