@@ -270,7 +270,8 @@ TEST_P(SessionTest, ReportsWhatRan) {
   EXPECT_EQ(report.kernels_built, kernels + int(BoundWeights::keys(session->plan()).size()));
   EXPECT_EQ(report.kernels_from_cache, 0);
   EXPECT_GT(report.weight_bytes, 0);
-  EXPECT_GT(report.kv_bytes, 0);
+  // Keys and values of 2 layers at 32 positions: 2 heads of 64, in f32.
+  EXPECT_EQ(report.kv_bytes, 2 * 2 * 32 * 2 * 64 * 4);
   EXPECT_GT(report.scratch_bytes, 0);
   EXPECT_GT(session->read_rate().value(), 0);
 }
