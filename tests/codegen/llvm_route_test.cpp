@@ -22,6 +22,7 @@
 #include "tests/codegen/kernel_cases.h"
 #include "tests/codegen/ptx_lint.h"
 #include "tests/codegen/ptx_text.h"
+#include "tests/support/seed.h"
 
 namespace lathe {
 namespace {
@@ -78,9 +79,11 @@ std::size_t count(const std::string& text, std::string_view part) {
 
 class EveryKernel : public ::testing::TestWithParam<testing::Family> {};
 
-// For sm_90a and one of the others in turn; ptxas_test has every op and format for each.
+// For sm_90a and one of the others: the seed chooses which, so that each has its turn.
 TEST_P(EveryKernel, IsOneEntryOverPointers) {
-  auto turn = static_cast<std::size_t>(GetParam().format);
+  const std::uint64_t seed = testing::test_seed();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  auto turn = static_cast<std::size_t>(GetParam().format) + seed % kTargets.size();
   for (const KernelKey& key : testing::representative_keys(GetParam())) {
     for (const char* name : {"sm_90a", kTargets[turn++ % kTargets.size()]}) {
       SCOPED_TRACE(key.text() + " for " + name);
