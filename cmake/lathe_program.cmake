@@ -11,10 +11,7 @@ function(lathe_program name)
   add_executable(${name} ${ARGN})
   lathe_target(${name})
   target_link_libraries(${name} PRIVATE lathe_command_line lathe_fmt)
-  if(LATHE_SANITIZE)  # the loops are the library's
-    target_compile_options(${name} PRIVATE -O0)
-  endif()
-  lathe_precompile_sanitized(${name} PROGRAM <fmt/format.h>)
+  lathe_compile_program(${name} PROGRAM)
   # The LLVM route's library is looked for beside the program, or in lib/ when installed. One path
   # for both: a shorter one for the build would be filled up with ':', which means any folder.
   set_target_properties(${name} PROPERTIES

@@ -56,13 +56,18 @@ function(lathe_precompile_sanitized name group)
   endif()
 endfunction()
 
-# A library of programs: as them, without long loops of its own.
-function(lathe_program_part name)
-  lathe_target(${name})
+# How programs and their libraries are compiled: the loops are the library's.
+function(lathe_compile_program name group)
   if(LATHE_SANITIZE)
     target_compile_options(${name} PRIVATE -O0)
   endif()
-  lathe_precompile_sanitized(${name} PROGRAM_PART <fmt/format.h>)
+  lathe_precompile_sanitized(${name} ${group} <fmt/format.h>)
+endfunction()
+
+# A library of programs.
+function(lathe_program_part name)
+  lathe_target(${name})
+  lathe_compile_program(${name} PROGRAM_PART)
 endfunction()
 
 # A layer of the library: whoever links it shows none of its C++ symbols to others.
