@@ -10,6 +10,7 @@
 
 #include "codegen/back_edges.h"
 #include "codegen/joined_ptx.h"
+#include "codegen/kernels/cached_rows.h"
 #include "codegen/kernels/matvec.h"
 #include "codegen/program_shape.h"
 #include "codegen/routes.h"
@@ -99,11 +100,11 @@ std::string attend_blocks_text(const Program& program) {
 std::string attend_text(const Program& program) {
   return for_each_variant(program, [&](const KernelKey& key) {
     return fmt::format(
-        "      attend_phase<{}{}>({{1, tag, fault}}, o,\n"
+        "      attend_phase<{}, {}, {}>({{1, tag, fault}}, o,\n"
         "                       {},\n"
         "                       position, block, {}, {}, scratch);\n",
-        cache_rows(key.format), key.matrix ? ", true" : "", attend_numbers(key), program.blocks,
-        program.warps);
+        cache_rows(key.format), key.matrix, attend_shape(key).padded, attend_numbers(key),
+        program.blocks, program.warps);
   });
 }
 

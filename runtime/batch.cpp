@@ -10,6 +10,7 @@
 #include "codegen/stopwatch.h"
 #include "plan/tuning_overrides.h"
 #include "runtime/cuda_batch.h"
+#include "runtime/kernels_ahead.h"
 #include "runtime/session_base.h"
 #include "runtime/session_choices.h"
 #include "runtime/session_report.h"
@@ -36,7 +37,7 @@ Result<Selected> choose_batch_executor(ExecutorKind kind, const Plan& plan) {
 
 }  // namespace
 
-Result<void> CudaBatch::prepare_rows(const SessionOptions& options) {
+Result<std::vector<KernelKey>> CudaBatch::plan_rows() {
   std::vector<int> sizes;
   for (const int rows : kFewRows)
     if (rows < most_rows_) sizes.push_back(rows);
@@ -47,8 +48,7 @@ Result<void> CudaBatch::prepare_rows(const SessionOptions& options) {
     std::ranges::copy(plan.plan.distinct_keys(), std::back_inserter(keys));
     rows_.push_back({std::move(plan), {}, {}});
   }
-  std::ranges::copy(BoundWeights::keys(decoding_), std::back_inserter(keys));
-  return device_->prepare(keys, options.progress, options.cancelled);
+  return keys;
 }
 
 Result<void> CudaBatch::prepare(const SessionOptions& options) {
@@ -64,16 +64,12 @@ Result<void> CudaBatch::prepare(const SessionOptions& options) {
   }
 
   const KernelCounts before = device_->counts();
-  const Stopwatch building;
-  LATHE_TRY(prepare_rows(options));
-  LATHE_ASSIGN(std::optional<PrefillPlan> prefill,
-               plan_prefill(
-                   *device_, decoding_,
-                   [&](std::span<const KernelKey> keys) {
-                     return device_->prepare(keys, options.progress, options.cancelled);
-                   },
-                   report_.notes));
-  report_build(*device_, before, building.seconds(), report_);
+  const std::vector<KernelKey> retiling = BoundWeights::keys(decoding_);
+  LATHE_ASSIGN(std::vector<KernelKey> keys, plan_rows());
+  std::ranges::copy(retiling, std::back_inserter(keys));
+  LATHE_TRY(device_->kernels().check_covered(keys));
+  KernelsAhead ahead(*device_, with_prefill_keys(*device_, decoding_, keys), options);
+  LATHE_TRY(ahead.prepare(retiling));
 
   // One arena and one set of counters serve all: every counter ends as it began
   // (ops/matmul_meet.h).
@@ -86,6 +82,11 @@ Result<void> CudaBatch::prepare(const SessionOptions& options) {
   LATHE_ASSIGN(memory_, BoundWeights::upload(*device_, stream_, *file_, largest, options));
   report_.borrowed_bytes = memory_->borrowed_bytes();
   report_.upload_seconds = uploading.seconds();
+
+  LATHE_TRY(ahead.prepare(keys));
+  LATHE_ASSIGN(std::optional<PrefillPlan> prefill,
+               plan_prefill(*device_, decoding_, ahead.prepares(), report_.notes));
+  report_build(*device_, before, ahead, report_);
 
   cache_.emplace(decoding_, memory_->addresses(), driver(), stream_);
   LATHE_ASSIGN(const Selected executor, choose_batch_executor(options.executor, decoding_));

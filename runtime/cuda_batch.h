@@ -118,7 +118,8 @@ class CudaBatch final : public Batch {
   void take_back(std::span<const BatchRow> rows);
   // Waits. `offset` is one in the scratch memory.
   Result<void> fetch(const PinnedBuffer& to, std::int64_t offset, std::size_t bytes);
-  Result<void> prepare_rows(const SessionOptions& options);
+  // Plans each number of rows; the kernels of all.
+  Result<std::vector<KernelKey>> plan_rows();
   Result<void> describe(std::span<const KernelKey> prompt_keys);
 
   std::shared_ptr<const GgufFile> file_;

@@ -11,6 +11,7 @@
 #include "runtime/chosen_tokens.h"
 #include "runtime/control_writer.h"
 #include "runtime/executor.h"
+#include "runtime/kernels_ahead.h"
 #include "runtime/prefill.h"
 #include "runtime/read_rate.h"
 #include "runtime/round_trip.h"
@@ -47,8 +48,6 @@ class CudaSession final : public SessionBase {
 
   Result<void> prepare(const SessionOptions& options) {
     const TraceRange range("open session");
-    std::vector<KernelKey> keys = plan_.distinct_keys();
-    std::ranges::copy(BoundWeights::keys(plan_), std::back_inserter(keys));
     LATHE_ASSIGN(ContextScope scope, context().enter());
     if (options.stream) {
       LATHE_TRY(check_stream_not_capturing(
@@ -60,36 +59,40 @@ class CudaSession final : public SessionBase {
     }
 
     const KernelCounts before = device_->counts();
-    const Stopwatch building;
     std::optional<ProgramBuild> persistent;
     if (kind_ == ExecutorKind::mega) persistent.emplace(*device_, plan_);
-    const HaveKernels prepare = [&](std::span<const KernelKey> some) {
-      return device_->prepare(some, options.progress, options.cancelled);
-    };
-    LATHE_TRY(prepare(keys));
-    LATHE_ASSIGN(std::optional<PrefillPlan> prefill,
-                 plan_prefill(*device_, plan_, prepare, report_.notes));
-    report_build(*device_, before, building.seconds(), report_);
+    const std::vector<KernelKey> retiling = BoundWeights::keys(plan_);
+    LATHE_TRY(device_->kernels().check_covered(plan_.distinct_keys()));
+    std::vector<KernelKey> keys = launched_keys(plan_, kind_);
+    std::ranges::copy(retiling, std::back_inserter(keys));
+    KernelsAhead ahead(*device_, with_prefill_keys(*device_, plan_, keys), options);
+    LATHE_TRY(ahead.prepare(retiling));
 
     const Stopwatch uploading;
     LATHE_ASSIGN(memory_, BoundWeights::upload(*device_, stream_, *file_, plan_, options));
     report_.borrowed_bytes = memory_->borrowed_bytes();
     report_.upload_seconds = uploading.seconds();
 
+    LATHE_TRY(ahead.prepare(keys));
+    LATHE_ASSIGN(std::optional<PrefillPlan> prefill,
+                 plan_prefill(*device_, plan_, ahead.prepares(), report_.notes));
+
     LATHE_ASSIGN(BoundPlan bound, BoundPlan::bind(plan_, memory_->addresses(), Alignment::kernel));
     bound_.emplace(std::move(bound));
-    LATHE_ASSIGN(std::vector<PreparedStep> steps, prepared_steps(*device_, plan_, *bound_));
-    std::vector<KernelKey> made = plan_.distinct_keys();
-    if (prefill) std::ranges::copy(prefill->plan.distinct_keys(), std::back_inserter(made));
-    LATHE_TRY(report_kernels(*device_, made, report_));
     LATHE_ASSIGN(chosen_, ChosenTokens::allocate(context(), plan_.options.context));
     LATHE_TRY(end_of_token_.load(*device_, memory_->addresses().control, chosen_.address(),
                                  plan_.options.context));
-    steps.push_back({&end_of_token_.kernel(), end_of_token_.parameters()});
-    LATHE_TRY(make_executor(std::move(steps), persistent ? &*persistent : nullptr, options));
+    LATHE_TRY(make_executor(persistent ? &*persistent : nullptr, options, ahead.prepares()));
+    report_build(*device_, before, ahead, report_);
     if (persistent) report_persistent(*persistent, report_);
     report_choices(prefill, report_);
-    report_unused(plan_.options, made, report_);
+    std::vector<KernelKey> made = launched_keys(plan_, kind_), planned = plan_.distinct_keys();
+    if (prefill) {
+      std::ranges::copy(prefill->plan.distinct_keys(), std::back_inserter(made));
+      std::ranges::copy(prefill->plan.distinct_keys(), std::back_inserter(planned));
+    }
+    LATHE_TRY(report_kernels(*device_, made, report_));
+    report_unused(plan_.options, planned, report_);
     if (prefill) {
       report_.chunk = plan_.options.chunk;
       report_.scratch_bytes += prefill->plan.arena_bytes;
@@ -333,13 +336,14 @@ class CudaSession final : public SessionBase {
     return executor_->check();
   }
 
-  Result<void> make_executor(std::vector<PreparedStep> steps, ProgramBuild* persistent,
-                             const SessionOptions& options) {
-    report_.launches = int(steps.size());
-    LATHE_ASSIGN(SessionExecutor made,
-                 session_executor(*device_, plan_, *bound_, persistent, memory_->addresses(),
-                                  chosen_.address(), std::move(steps), choice_, options.time_steps,
-                                  stream_));
+  Result<void> make_executor(ProgramBuild* persistent, const SessionOptions& options,
+                             const HaveKernels& have) {
+    const PreparedStep end = {&end_of_token_.kernel(), end_of_token_.parameters()};
+    report_.launches = int(plan_.steps.size()) + 1;
+    LATHE_ASSIGN(
+        SessionExecutor made,
+        session_executor(*device_, plan_, *bound_, persistent, memory_->addresses(),
+                         chosen_.address(), end, choice_, options.time_steps, have, stream_));
     executor_ = std::move(made.executor);
     kind_ = made.kind;
     report_.executor = executor_name(kind_);

@@ -1,7 +1,9 @@
 // Owns the three ways to put a plan's launches on a stream.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,9 @@
 #include "runtime/session_choices.h"
 
 namespace lathe {
+
+// How a session comes by kernels, or would: an error where one cannot be had.
+using HaveKernels = std::function<Result<void>(std::span<const KernelKey>)>;
 
 // The launches of one token, with their arguments in place.
 struct PreparedStep {
@@ -55,9 +60,9 @@ Result<std::unique_ptr<Executor>> mega_executor(DeviceImpl& device, const Plan& 
                                                 BoundPlan& bound, ProgramBuild& build,
                                                 const Addresses& addresses, CUdeviceptr history,
                                                 std::vector<PreparedStep> tail, CUstream stream);
-// Each step of a plan with its kernel, which has been prepared, and its arguments.
+// Each step of a plan from `first` on with its kernel, which has been prepared, and its arguments.
 Result<std::vector<PreparedStep>> prepared_steps(DeviceImpl& device, const Plan& plan,
-                                                 BoundPlan& bound);
+                                                 BoundPlan& bound, std::size_t first = 0);
 // Eager, or else a graph, of a plan's steps alone.
 Result<std::unique_ptr<Executor>> plan_executor(DeviceImpl& device, const Plan& plan,
                                                 BoundPlan& bound, ExecutorKind kind,
@@ -68,12 +73,15 @@ struct SessionExecutor {
   int submissions = 0;                      // calls of the driver for a token, the likeliest
   std::string note;                         // why it is another than it might have been, if it is
 };
-// `steps` are the plan's and the one that ends a token; `persistent` is there where mega is chosen.
+// The kernels that an executor of a session launches, but for the persistent one.
+std::vector<KernelKey> launched_keys(const Plan& plan, ExecutorKind kind);
+// `end` is the step that ends a token; `persistent` is there where mega is chosen. The kernels of
+// the choice have been prepared, and where another is taken, `have` prepares that one's.
 Result<SessionExecutor> session_executor(DeviceImpl& device, const Plan& plan, BoundPlan& bound,
                                          ProgramBuild* persistent, const Addresses& addresses,
-                                         CUdeviceptr history, std::vector<PreparedStep> steps,
+                                         CUdeviceptr history, const PreparedStep& end,
                                          const ExecutorChoice& choice, bool time_steps,
-                                         CUstream stream);
+                                         const HaveKernels& have, CUstream stream);
 // The same launches recorded once, replayed as one. dependencies[i] are the steps that step i waits
 // for (step_dependencies); steps that need not wait for each other run at the same time.
 Result<std::unique_ptr<Executor>> graph_executor(const Context& context,

@@ -4,9 +4,9 @@
 namespace lathe {
 
 Result<std::vector<PreparedStep>> prepared_steps(DeviceImpl& device, const Plan& plan,
-                                                 BoundPlan& bound) {
+                                                 BoundPlan& bound, std::size_t first) {
   std::vector<PreparedStep> steps;
-  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+  for (std::size_t i = first; i < plan.steps.size(); ++i) {
     LATHE_ASSIGN(const Kernel* kernel, device.kernel(plan.steps[i].key));
     steps.push_back({kernel, bound.parameters(i)});
   }

@@ -3,16 +3,24 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "runtime/eligibility.h"
 
 namespace lathe {
+namespace {
+
+// As the plan's options want it; otherwise token by token.
+bool reads_in_chunks(const Plan& decoding) {
+  return decoding.options.chunk != 0 && decoding.options.fusion == Fusion::full;
+}
+
+}  // namespace
 
 Result<std::optional<PrefillPlan>> plan_prefill(const DeviceImpl& device, const Plan& decoding,
                                                 const HaveKernels& have,
                                                 std::vector<std::string>& notes) {
-  if (decoding.options.chunk == 0 || decoding.options.fusion != Fusion::full)
-    return std::optional<PrefillPlan>();
+  if (!reads_in_chunks(decoding)) return std::optional<PrefillPlan>();
   Result<PrefillPlan> plan = build_prefill_plan(decoding, multiplies_in_groups(device.target()));
   Result<void> had;
   if (plan)
@@ -23,6 +31,14 @@ Result<std::optional<PrefillPlan>> plan_prefill(const DeviceImpl& device, const 
   if (!another_executor_may_do(had.error())) return had.error();
   notes.push_back("prompts are read token by token: " + had.error().message);
   return std::optional<PrefillPlan>();
+}
+
+std::vector<KernelKey> with_prefill_keys(const DeviceImpl& device, const Plan& decoding,
+                                         std::vector<KernelKey> keys) {
+  if (!reads_in_chunks(decoding)) return keys;
+  if (const auto plan = build_prefill_plan(decoding, multiplies_in_groups(device.target())))
+    std::ranges::copy(plan->plan.distinct_keys(), std::back_inserter(keys));
+  return keys;
 }
 
 Result<std::unique_ptr<Prefill>> Prefill::open(DeviceImpl& device, PrefillPlan plan,

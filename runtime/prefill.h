@@ -2,7 +2,6 @@
 // that a prompt is cut into.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,15 +14,16 @@
 
 namespace lathe {
 
-// How a session comes by kernels, or would: an error where one cannot be had.
-using HaveKernels = std::function<Result<void>(std::span<const KernelKey>)>;
-
 // The plan by which a session with this decoding plan reads prompts, once `have` has its kernels.
 // None where they are to be read token by token: a note says why, unless the plan's options do or
 // it has a kernel for each operation. Wants the context current if `have` does.
 Result<std::optional<PrefillPlan>> plan_prefill(const DeviceImpl& device, const Plan& decoding,
                                                 const HaveKernels& have,
                                                 std::vector<std::string>& notes);
+
+// `keys`, then those that plan_prefill() will ask for.
+std::vector<KernelKey> with_prefill_keys(const DeviceImpl& device, const Plan& decoding,
+                                         std::vector<KernelKey> keys);
 
 class Prefill {
  public:

@@ -1,4 +1,6 @@
 // Owns which executor a session's steps get.
+#include <set>
+
 #include "lathe/codegen/program.h"
 #include "runtime/eligibility.h"
 #include "runtime/executor.h"
@@ -6,25 +8,34 @@
 namespace lathe {
 namespace {
 
-// What is launched after the persistent kernel.
-std::vector<PreparedStep> tail_of(const Plan& plan, std::vector<PreparedStep> steps) {
+// The first step that `kind` launches by itself: the persistent kernel has those before it.
+std::size_t first_launched(const Plan& plan, ExecutorKind kind) {
+  if (kind != ExecutorKind::mega) return 0;
   std::vector<KernelKey> keys;
   for (const Step& step : plan.steps) keys.push_back(step.key);
-  steps.erase(steps.begin(), steps.begin() + std::ssize(persistent_steps(keys)));
-  return steps;
+  return persistent_steps(keys).size();
 }
 
 }  // namespace
 
+std::vector<KernelKey> launched_keys(const Plan& plan, ExecutorKind kind) {
+  std::set<KernelKey> keys;
+  for (std::size_t i = first_launched(plan, kind); i < plan.steps.size(); ++i)
+    keys.insert(plan.steps[i].key);
+  return {keys.begin(), keys.end()};
+}
+
 Result<SessionExecutor> session_executor(DeviceImpl& device, const Plan& plan, BoundPlan& bound,
                                          ProgramBuild* persistent, const Addresses& addresses,
-                                         CUdeviceptr history, std::vector<PreparedStep> steps,
+                                         CUdeviceptr history, const PreparedStep& end,
                                          const ExecutorChoice& choice, bool time_steps,
-                                         CUstream stream) {
+                                         const HaveKernels& have, CUstream stream) {
   SessionExecutor out;
   out.kind = choice.kind;
   if (out.kind == ExecutorKind::mega) {
-    std::vector<PreparedStep> tail = tail_of(plan, steps);
+    LATHE_ASSIGN(std::vector<PreparedStep> tail,
+                 prepared_steps(device, plan, bound, first_launched(plan, out.kind)));
+    tail.push_back(end);
     out.submissions = plan.logits.bytes > 0 ? 1 : 1 + int(tail.size());
     auto mega = mega_executor(device, plan, bound, *persistent, addresses, history, std::move(tail),
                               stream);
@@ -34,7 +45,10 @@ Result<SessionExecutor> session_executor(DeviceImpl& device, const Plan& plan, B
     }
     out.note = mega.error().message;
     out.kind = ExecutorKind::graph;
+    LATHE_TRY(have(launched_keys(plan, out.kind)));
   }
+  LATHE_ASSIGN(std::vector<PreparedStep> steps, prepared_steps(device, plan, bound));
+  steps.push_back(end);
   if (out.kind == ExecutorKind::eager) {
     out.submissions = int(steps.size());
     LATHE_ASSIGN(out.executor, time_steps

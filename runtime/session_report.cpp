@@ -76,10 +76,11 @@ void report_traffic(const Plan& plan, SessionReport& report) {
       plan.logits.bytes > 0 ? std::int64_t(sizeof(ControlBlock::sampled)) : plan.hidden.bytes;
 }
 
-void report_build(const DeviceImpl& device, const KernelCounts& before, double seconds,
+void report_build(const DeviceImpl& device, const KernelCounts& before, const KernelsAhead& ahead,
                   SessionReport& report) {
   const KernelCounts after = device.counts();
-  report.build_seconds = report.build_wait_seconds = seconds;
+  report.build_seconds = ahead.build_seconds();
+  report.build_wait_seconds = ahead.wait_seconds();
   report.kernels_built = after.built - before.built;
   report.kernels_from_cache = after.from_disk - before.from_disk;
 }

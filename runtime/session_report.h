@@ -6,6 +6,7 @@
 
 #include "lathe/runtime/session.h"
 #include "runtime/device_impl.h"
+#include "runtime/kernels_ahead.h"
 #include "runtime/program_build.h"
 
 namespace lathe {
@@ -16,8 +17,8 @@ void report_sizes(const Plan& plan, SessionReport& report);
 void report_pass(const Plan& plan, SessionReport& report);
 // What a token of a session on a GPU brings to the device and back.
 void report_traffic(const Plan& plan, SessionReport& report);
-// What has been built since `before`, in so many seconds in which nothing else was done.
-void report_build(const DeviceImpl& device, const KernelCounts& before, double seconds,
+// What has been built since `before`, and how long it took.
+void report_build(const DeviceImpl& device, const KernelCounts& before, const KernelsAhead& ahead,
                   SessionReport& report);
 // The build of the persistent kernel, which began with that of the others and was waited for since.
 void report_persistent(const ProgramBuild& build, SessionReport& report);

@@ -280,12 +280,14 @@ LATHE_DEVICE void attend_split(const Exchange& e, const Operands& o, const Atten
   finish_split(e, o, n, s, m, kv_head, split, splits, warps, shared);
 }
 
-// The same with kPadded from the shape, which is constant.
-template <class Kv, class Operands>
-LATHE_DEVICE void attend_split(const Exchange& e, const Operands& o, const AttendNumbers& n,
-                               const AttendShape& s, int position, int kv_head, int split,
-                               int splits, int warps, u8* shared) {
-  if (s.padded == 1)
+// The same with kPadded from the shape, which is constant, unless the source has it.
+template <class Kv, int kPadded, class Operands>
+LATHE_DEVICE void attend_split_of(const Exchange& e, const Operands& o, const AttendNumbers& n,
+                                  const AttendShape& s, int position, int kv_head, int split,
+                                  int splits, int warps, u8* shared) {
+  if constexpr (kPadded > 0)
+    attend_split<Kv, kPadded>(e, o, n, s, position, kv_head, split, splits, warps, shared);
+  else if (s.padded == 1)
     attend_split<Kv, 1>(e, o, n, s, position, kv_head, split, splits, warps, shared);
   else if (s.padded == 2)
     attend_split<Kv, 2>(e, o, n, s, position, kv_head, split, splits, warps, shared);
@@ -327,8 +329,8 @@ LATHE_DEVICE int attend_blocks(const AttendNumbers& n, int position, int blocks)
 // meets before it is first written, and a persistent kernel's once more after the call. Blocks
 // without work do nothing. The new rows are read by other blocks from the next token on: whatever
 // hands over the token must order that. kMatrix: of longer contexts the products are those of the
-// matrix units.
-template <class Kv, bool kMatrix = false>
+// matrix units. kPadded: as the shape's, when the source knows it; 0 otherwise.
+template <class Kv, bool kMatrix = false, int kPadded = 0>
 LATHE_DEVICE void attend_phase(const Exchange& e, const AttendOperands& o, const AttendNumbers& n,
                                int position, int block, int blocks, int warps, u8* shared) {
   const AttendShape s = kMatrix ? attend_matrix_shape(n.heads, n.kv_heads, n.head_dim)
@@ -345,10 +347,12 @@ LATHE_DEVICE void attend_phase(const Exchange& e, const AttendOperands& o, const
       if (attend_without_matrix(n.window, n.heads / n.kv_heads, n.head_dim, most_splits(n, blocks)))
         continue;
       if (e.polled || round > 0) block_barrier();
-      attend_matrix_split(e, o, n, s, position, kv_head, part, shares.parts, warps, shared);
+      attend_matrix_split_of<kPadded>(e, o, n, s, position, kv_head, part, shares.parts, warps,
+                                      shared);
     } else {
       if (e.polled || round > 0) block_barrier();
-      attend_split<Kv>(e, o, n, s, position, kv_head, part, shares.parts, warps, shared);
+      attend_split_of<Kv, kPadded>(e, o, n, s, position, kv_head, part, shares.parts, warps,
+                                   shared);
     }
   }
 }

@@ -271,12 +271,15 @@ LATHE_DEVICE void attend_matrix_split(const Exchange& e, const Operands& o, cons
   finish_split(e, o, n, s, m, kv_head, split, splits, warps, shared);
 }
 
-// The same with kPadded from the shape, which is constant.
-template <class Operands>
-LATHE_DEVICE void attend_matrix_split(const Exchange& e, const Operands& o, const AttendNumbers& n,
-                                      const AttendShape& s, int position, int kv_head, int split,
-                                      int splits, int warps, u8* shared) {
-  if (s.padded == 4)
+// The same with kPadded from the shape, which is constant, unless the source has it.
+template <int kPadded, class Operands>
+LATHE_DEVICE void attend_matrix_split_of(const Exchange& e, const Operands& o,
+                                         const AttendNumbers& n, const AttendShape& s, int position,
+                                         int kv_head, int split, int splits, int warps,
+                                         u8* shared) {
+  if constexpr (kPadded > 0)
+    attend_matrix_split<kPadded>(e, o, n, s, position, kv_head, split, splits, warps, shared);
+  else if (s.padded == 4)
     attend_matrix_split<4>(e, o, n, s, position, kv_head, split, splits, warps, shared);
   else
     attend_matrix_split<8>(e, o, n, s, position, kv_head, split, splits, warps, shared);

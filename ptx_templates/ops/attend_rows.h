@@ -125,11 +125,11 @@ LATHE_DEVICE void attend_row_split(const Operands& o, const AttendNumbers& n, co
                                    const RowSplit& row, int kv_head, int warps) {
   const Exchange e = {0, 0, nullptr};
   if constexpr (kMatrix)
-    attend_matrix_split(e, o, n, s, row.position, kv_head, row.split, row.splits, warps,
-                        shared_memory());
+    attend_matrix_split_of<0>(e, o, n, s, row.position, kv_head, row.split, row.splits, warps,
+                              shared_memory());
   else
-    attend_split<Kv>(e, o, n, s, row.position, kv_head, row.split, row.splits, warps,
-                     shared_memory());
+    attend_split_of<Kv, 0>(e, o, n, s, row.position, kv_head, row.split, row.splits, warps,
+                           shared_memory());
 }
 
 // `blocks` blocks, any number, for up to `most` tokens. rows: of each token its position, and the

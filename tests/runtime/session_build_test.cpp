@@ -1,4 +1,4 @@
-// Owns the tests of when a session builds its persistent kernel, and of what it tells of the wait.
+// Owns the tests of when a session builds its kernels, and of what it tells of the wait.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -16,22 +16,26 @@
 namespace lathe::testing {
 namespace {
 
-// Says when it begins to make a program, and goes on when `go` is set or ten seconds have passed.
+enum class Held { program, prompts };
+
+// Says when it begins to make what is held, and goes on when `go` is set or ten seconds have
+// passed.
 class HeldToolchain final : public Toolchain {
  public:
-  HeldToolchain(std::promise<void>& begun, std::shared_future<void> go, std::atomic<bool>& in_time)
-      : begun_(begun), go_(std::move(go)), in_time_(in_time) {}
+  HeldToolchain(Held held, std::promise<void>& begun, std::shared_future<void> go,
+                std::atomic<bool>& in_time)
+      : held_(held), begun_(begun), go_(std::move(go)), in_time_(in_time) {}
   Result<void> covers(const KernelKey& key, Route route) const override {
     return fake_.covers(key, route);
   }
   Result<std::string> compiler(Route route) const override { return fake_.compiler(route); }
   std::string fingerprint() const override { return fake_.fingerprint(); }
   Result<Ptx> emit(const KernelKey& key, const Target& target, Route route) const override {
+    if (held_ == Held::prompts && key.type == KernelType::attend_tokens) hold();
     return fake_.emit(key, target, route);
   }
   Result<Ptx> emit(const Program& program, const Target& target) const override {
-    begun_.set_value();
-    in_time_ = go_.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+    if (held_ == Held::program) hold();
     return fake_.emit(program, target);
   }
   Result<Ptx> emit(const CustomKernel& kernel, const Target& target) const override {
@@ -40,20 +44,30 @@ class HeldToolchain final : public Toolchain {
   const Assembler& assembler() const override { return fake_.assembler(); }
 
  private:
+  void hold() const {
+    begun_.set_value();
+    in_time_ = go_.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  }
+
   FakeToolchain fake_;
+  const Held held_;
   std::promise<void>& begun_;
   std::shared_future<void> go_;
   std::atomic<bool>& in_time_;
 };
 
-TEST(ProgramBuild, PassesWhileTheWeightsAreUploaded) {
+class HeldBuildTest : public ::testing::TestWithParam<Held> {};
+
+TEST_P(HeldBuildTest, PassesWhileTheWeightsAreUploaded) {
   FakeDriver fake;
   std::promise<void> begun, uploading;
   std::future<void> has_begun = begun.get_future();
   const std::shared_future<void> go = uploading.get_future().share();
   std::atomic<bool> in_time = false;
   Platform platform = fake.platform();
-  platform.toolchain = [&] { return std::make_unique<HeldToolchain>(begun, go, in_time); };
+  platform.toolchain = [&] {
+    return std::make_unique<HeldToolchain>(GetParam(), begun, go, in_time);
+  };
   std::vector<std::string> lines;
   std::mutex mutex;
   SessionOptions options;
@@ -81,6 +95,41 @@ TEST(ProgramBuild, PassesWhileTheWeightsAreUploaded) {
   EXPECT_TRUE(lines.back().starts_with("lathe,1,session,opened,executor=mega,build_ms="))
       << lines.back();
 }
+
+// Lines of the log that tell of a matrix-vector product's kernel.
+int products_built(FakeOptions fake_options, ExecutorKind kind, std::string* executor) {
+  FakeDriver fake(fake_options);
+  std::atomic<int> products = 0;
+  SessionOptions options;
+  options.executor = kind;
+  options.plan.context = 32;
+  options.disk_cache = false;
+  options.log = [&](LogLevel, std::string_view line) {
+    if (line.find("kernel,built,key=matvec.") != std::string_view::npos) ++products;
+  };
+  const auto session = open_session(make_model(), options, fake.platform());
+  EXPECT_TRUE(session) << session.error().text();
+  if (session) *executor = (*session)->report().executor;
+  return products;
+}
+
+TEST(BuildTest, MakesNoKernelThatThePersistentOneStandsFor) {
+  std::string executor;
+  EXPECT_EQ(products_built({}, ExecutorKind::mega, &executor), 0);
+  EXPECT_EQ(executor, "mega");
+  const int products = products_built({}, ExecutorKind::graph, &executor);
+  EXPECT_GT(products, 0);
+  EXPECT_EQ(executor, "graph");
+  // Where no block of it fits, the graph's are made after all.
+  EXPECT_EQ(products_built({.blocks_per_multiprocessor = 0}, ExecutorKind::automatic, &executor),
+            products);
+  EXPECT_EQ(executor, "graph");
+}
+
+INSTANTIATE_TEST_SUITE_P(, HeldBuildTest, ::testing::Values(Held::program, Held::prompts),
+                         [](const auto& held) {
+                           return held.param == Held::program ? "program" : "prompts";
+                         });
 
 }  // namespace
 }  // namespace lathe::testing
