@@ -98,11 +98,11 @@ std::int64_t Plan::kv_bytes_read(int length) const {
   return 2 * positions * kv_bytes_per_position();
 }
 
-std::vector<KernelKey> Plan::distinct_keys() const {
+std::vector<KernelKey> Plan::distinct_keys(std::size_t first) const {
   std::vector<KernelKey> keys;
   std::unordered_set<KernelKey> seen;
-  for (const Step& step : steps) {
-    if (seen.insert(step.key).second) keys.push_back(step.key);
+  for (std::size_t i = first; i < steps.size(); ++i) {
+    if (seen.insert(steps[i].key).second) keys.push_back(steps[i].key);
   }
   return keys;
 }

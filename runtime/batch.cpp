@@ -68,7 +68,9 @@ Result<void> CudaBatch::prepare(const SessionOptions& options) {
   LATHE_ASSIGN(std::vector<KernelKey> keys, plan_rows());
   std::ranges::copy(retiling, std::back_inserter(keys));
   LATHE_TRY(device_->kernels().check_covered(keys));
-  KernelsAhead ahead(*device_, with_prefill_keys(*device_, decoding_, keys), options);
+  LATHE_ASSIGN(std::optional<PrefillPlan> prefill,
+               plan_prefill(*device_, decoding_, report_.notes));
+  KernelsAhead ahead(*device_, with_prompts(keys, prefill), options);
   LATHE_TRY(ahead.prepare(retiling));
 
   // One arena and one set of counters serve all: every counter ends as it began
@@ -84,8 +86,7 @@ Result<void> CudaBatch::prepare(const SessionOptions& options) {
   report_.upload_seconds = uploading.seconds();
 
   LATHE_TRY(ahead.prepare(keys));
-  LATHE_ASSIGN(std::optional<PrefillPlan> prefill,
-               plan_prefill(*device_, decoding_, ahead.prepares(), report_.notes));
+  LATHE_ASSIGN(prefill, prepare_prefill(std::move(prefill), ahead.prepares(), report_.notes));
   report_build(*device_, before, ahead, report_);
 
   cache_.emplace(decoding_, memory_->addresses(), driver(), stream_);

@@ -65,7 +65,8 @@ class CudaSession final : public SessionBase {
     LATHE_TRY(device_->kernels().check_covered(plan_.distinct_keys()));
     std::vector<KernelKey> keys = launched_keys(plan_, kind_);
     std::ranges::copy(retiling, std::back_inserter(keys));
-    KernelsAhead ahead(*device_, with_prefill_keys(*device_, plan_, keys), options);
+    LATHE_ASSIGN(std::optional<PrefillPlan> prefill, plan_prefill(*device_, plan_, report_.notes));
+    KernelsAhead ahead(*device_, with_prompts(keys, prefill), options);
     LATHE_TRY(ahead.prepare(retiling));
 
     const Stopwatch uploading;
@@ -74,8 +75,7 @@ class CudaSession final : public SessionBase {
     report_.upload_seconds = uploading.seconds();
 
     LATHE_TRY(ahead.prepare(keys));
-    LATHE_ASSIGN(std::optional<PrefillPlan> prefill,
-                 plan_prefill(*device_, plan_, ahead.prepares(), report_.notes));
+    LATHE_ASSIGN(prefill, prepare_prefill(std::move(prefill), ahead.prepares(), report_.notes));
 
     LATHE_ASSIGN(BoundPlan bound, BoundPlan::bind(plan_, memory_->addresses(), Alignment::kernel));
     bound_.emplace(std::move(bound));
@@ -86,13 +86,9 @@ class CudaSession final : public SessionBase {
     report_build(*device_, before, ahead, report_);
     if (persistent) report_persistent(*persistent, report_);
     report_choices(prefill, report_);
-    std::vector<KernelKey> made = launched_keys(plan_, kind_), planned = plan_.distinct_keys();
-    if (prefill) {
-      std::ranges::copy(prefill->plan.distinct_keys(), std::back_inserter(made));
-      std::ranges::copy(prefill->plan.distinct_keys(), std::back_inserter(planned));
-    }
-    LATHE_TRY(report_kernels(*device_, made, report_));
-    report_unused(plan_.options, planned, report_);
+    LATHE_TRY(
+        report_kernels(*device_, with_prompts(launched_keys(plan_, kind_), prefill), report_));
+    report_unused(plan_.options, with_prompts(plan_.distinct_keys(), prefill), report_);
     if (prefill) {
       report_.chunk = plan_.options.chunk;
       report_.scratch_bytes += prefill->plan.arena_bytes;

@@ -2,7 +2,6 @@
 #include "runtime/kernels_ahead.h"
 
 #include <algorithm>
-#include <new>
 #include <system_error>
 #include <utility>
 
@@ -27,14 +26,18 @@ KernelsAhead::~KernelsAhead() {
 }
 
 Result<void> KernelsAhead::prepare(std::span<const KernelKey> keys) {
+  const KernelCounts before = device_.counts();
   const Stopwatch waiting;
   const Result<void> prepared = device_.prepare(keys, options_.progress, options_.cancelled);
   wait_seconds_ += waiting.seconds();
+  const KernelCounts after = device_.counts();
+  if (after.built + after.from_disk != before.built + before.from_disk)
+    loaded_seconds_ = building_.seconds();
   return prepared;
 }
 
 double KernelsAhead::build_seconds() const {
-  return std::max(wait_seconds_, built_.valid() ? built_.get() : building_.seconds());
+  return std::max({wait_seconds_, loaded_seconds_, built_.valid() ? built_.get() : 0.0});
 }
 
 }  // namespace lathe

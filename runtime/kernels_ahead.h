@@ -41,6 +41,7 @@ class KernelsAhead {
   const Stopwatch building_;
   std::atomic<bool> wanted_ = true;
   std::shared_future<double> built_;  // in so many seconds
+  double loaded_seconds_ = 0;         // until prepare() last had to wait for one
   double wait_seconds_ = 0;
 };
 

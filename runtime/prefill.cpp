@@ -10,34 +10,36 @@
 namespace lathe {
 namespace {
 
-// As the plan's options want it; otherwise token by token.
-bool reads_in_chunks(const Plan& decoding) {
-  return decoding.options.chunk != 0 && decoding.options.fusion == Fusion::full;
+Result<std::optional<PrefillPlan>> none_for(const Error& error, std::vector<std::string>& notes) {
+  if (!another_executor_may_do(error)) return error;
+  notes.push_back("prompts are read token by token: " + error.message);
+  return std::optional<PrefillPlan>();
 }
 
 }  // namespace
 
 Result<std::optional<PrefillPlan>> plan_prefill(const DeviceImpl& device, const Plan& decoding,
-                                                const HaveKernels& have,
                                                 std::vector<std::string>& notes) {
-  if (!reads_in_chunks(decoding)) return std::optional<PrefillPlan>();
+  if (decoding.options.chunk == 0 || decoding.options.fusion != Fusion::full)
+    return std::optional<PrefillPlan>();
   Result<PrefillPlan> plan = build_prefill_plan(decoding, multiplies_in_groups(device.target()));
-  Result<void> had;
-  if (plan)
-    had = have(plan->plan.distinct_keys());
-  else
-    had = plan.error();
-  if (had) return std::optional<PrefillPlan>(std::move(*plan));
-  if (!another_executor_may_do(had.error())) return had.error();
-  notes.push_back("prompts are read token by token: " + had.error().message);
-  return std::optional<PrefillPlan>();
+  if (!plan) return none_for(plan.error(), notes);
+  return prepare_prefill(
+      std::move(*plan),
+      [&](std::span<const KernelKey> keys) { return device.kernels().check_covered(keys); }, notes);
 }
 
-std::vector<KernelKey> with_prefill_keys(const DeviceImpl& device, const Plan& decoding,
-                                         std::vector<KernelKey> keys) {
-  if (!reads_in_chunks(decoding)) return keys;
-  if (const auto plan = build_prefill_plan(decoding, multiplies_in_groups(device.target())))
-    std::ranges::copy(plan->plan.distinct_keys(), std::back_inserter(keys));
+Result<std::optional<PrefillPlan>> prepare_prefill(std::optional<PrefillPlan> plan,
+                                                   const HaveKernels& have,
+                                                   std::vector<std::string>& notes) {
+  if (!plan) return plan;
+  if (const auto had = have(plan->plan.distinct_keys()); !had) return none_for(had.error(), notes);
+  return plan;
+}
+
+std::vector<KernelKey> with_prompts(std::vector<KernelKey> keys,
+                                    const std::optional<PrefillPlan>& prompts) {
+  if (prompts) std::ranges::copy(prompts->plan.distinct_keys(), std::back_inserter(keys));
   return keys;
 }
 

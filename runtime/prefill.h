@@ -14,16 +14,19 @@
 
 namespace lathe {
 
-// The plan by which a session with this decoding plan reads prompts, once `have` has its kernels.
-// None where they are to be read token by token: a note says why, unless the plan's options do or
-// it has a kernel for each operation. Wants the context current if `have` does.
+// The plan by which a session with this decoding plan reads prompts. None where they are to be read
+// token by token: a note says why, unless the plan's options do or it has a kernel for each
+// operation.
 Result<std::optional<PrefillPlan>> plan_prefill(const DeviceImpl& device, const Plan& decoding,
-                                                const HaveKernels& have,
                                                 std::vector<std::string>& notes);
+// That plan once `have` has its kernels; none, and a note, where they cannot be had.
+Result<std::optional<PrefillPlan>> prepare_prefill(std::optional<PrefillPlan> plan,
+                                                   const HaveKernels& have,
+                                                   std::vector<std::string>& notes);
 
-// `keys`, then those that plan_prefill() will ask for.
-std::vector<KernelKey> with_prefill_keys(const DeviceImpl& device, const Plan& decoding,
-                                         std::vector<KernelKey> keys);
+// `keys`, then those of a plan for prompts, if there is one.
+std::vector<KernelKey> with_prompts(std::vector<KernelKey> keys,
+                                    const std::optional<PrefillPlan>& prompts);
 
 class Prefill {
  public:

@@ -2,18 +2,11 @@
 #include "runtime/program_build.h"
 
 #include <system_error>
-#include <vector>
 
 #include "codegen/stopwatch.h"
 
 namespace lathe {
 namespace {
-
-Result<Program> program_of(const Plan& plan) {
-  std::vector<KernelKey> keys;
-  for (const Step& step : plan.steps) keys.push_back(step.key);
-  return make_program(persistent_steps(keys));
-}
 
 Result<ServiceKernel> build(const DeviceImpl& device, const Program& program) {
   LATHE_ASSIGN(ContextScope scope, device.context().enter());
@@ -22,8 +15,15 @@ Result<ServiceKernel> build(const DeviceImpl& device, const Program& program) {
 
 }  // namespace
 
+std::vector<KernelKey> persistent_keys(const Plan& plan) {
+  std::vector<KernelKey> keys;
+  for (const Step& step : plan.steps) keys.push_back(step.key);
+  keys.resize(persistent_steps(keys).size());
+  return keys;
+}
+
 ProgramBuild::ProgramBuild(const DeviceImpl& device, const Plan& plan)
-    : program_(program_of(plan)) {
+    : program_(make_program(persistent_keys(plan))) {
   if (!program_) return;
   const auto work = [&device, program = *program_, building = Stopwatch()] {
     Result<ServiceKernel> kernel = build(device, program);

@@ -3,11 +3,15 @@
 #pragma once
 
 #include <future>
+#include <vector>
 
 #include "lathe/plan/plan.h"
 #include "runtime/service_kernel.h"
 
 namespace lathe {
+
+// The keys of the steps that a persistent kernel takes, the plan's first ones.
+std::vector<KernelKey> persistent_keys(const Plan& plan);
 
 class ProgramBuild {
  public:

@@ -107,19 +107,12 @@ Result<std::vector<Selected>> choices_of(const GgufFile& file, const SessionOpti
   std::vector<Selected> choices = {executor.told};
   std::ranges::move(plan.choices, std::back_inserter(choices));
   std::vector<std::string> notes;  // are not told here
-  LATHE_ASSIGN(
-      const std::optional<PrefillPlan> prefill,
-      plan_prefill(
-          *device, plan,
-          [&](std::span<const KernelKey> keys) { return device->kernels().check_covered(keys); },
-          notes));
+  LATHE_ASSIGN(const std::optional<PrefillPlan> prefill, plan_prefill(*device, plan, notes));
   choices.push_back(told_of_prompts(prefill ? &prefill->plan : nullptr));
-  std::vector<KernelKey> keys = plan.distinct_keys();
-  if (prefill) {
-    std::ranges::copy(prefill->plan.choices, std::back_inserter(choices));
-    std::ranges::copy(prefill->plan.distinct_keys(), std::back_inserter(keys));
-  }
-  std::ranges::move(told_of_unused(plan.options, keys, choices), std::back_inserter(choices));
+  if (prefill) std::ranges::copy(prefill->plan.choices, std::back_inserter(choices));
+  std::ranges::move(
+      told_of_unused(plan.options, with_prompts(plan.distinct_keys(), prefill), choices),
+      std::back_inserter(choices));
   return choices;
 }
 

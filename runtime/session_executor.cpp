@@ -1,7 +1,4 @@
 // Owns which executor a session's steps get.
-#include <set>
-
-#include "lathe/codegen/program.h"
 #include "runtime/eligibility.h"
 #include "runtime/executor.h"
 
@@ -10,19 +7,13 @@ namespace {
 
 // The first step that `kind` launches by itself: the persistent kernel has those before it.
 std::size_t first_launched(const Plan& plan, ExecutorKind kind) {
-  if (kind != ExecutorKind::mega) return 0;
-  std::vector<KernelKey> keys;
-  for (const Step& step : plan.steps) keys.push_back(step.key);
-  return persistent_steps(keys).size();
+  return kind == ExecutorKind::mega ? persistent_keys(plan).size() : 0;
 }
 
 }  // namespace
 
 std::vector<KernelKey> launched_keys(const Plan& plan, ExecutorKind kind) {
-  std::set<KernelKey> keys;
-  for (std::size_t i = first_launched(plan, kind); i < plan.steps.size(); ++i)
-    keys.insert(plan.steps[i].key);
-  return {keys.begin(), keys.end()};
+  return plan.distinct_keys(first_launched(plan, kind));
 }
 
 Result<SessionExecutor> session_executor(DeviceImpl& device, const Plan& plan, BoundPlan& bound,

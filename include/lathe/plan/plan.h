@@ -195,7 +195,8 @@ struct Plan {
   // Bytes of K and V that attention reads in all layers when it sees `length` positions, windows
   // respected.
   std::int64_t kv_bytes_read(int length) const;
-  std::vector<KernelKey> distinct_keys() const;
+  // Of the steps from `first` on, in their order.
+  std::vector<KernelKey> distinct_keys(std::size_t first = 0) const;
   PlanCounts counts() const;
   std::string to_text() const;
   std::string to_json() const;

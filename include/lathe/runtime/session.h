@@ -74,7 +74,7 @@ struct SessionOptions {
   // Code::internal with both figures. Takes the CPU a pass of the whole model for each token.
   double parity = 0;
   // Asked after each kernel and each weight while the session opens: true ends it, Code::cancelled,
-  // when the persistent kernel, which is built on a thread of its own, has come out of the
+  // when the kernels under way, which are built on threads of their own, have come out of the
   // compiler.
   std::function<bool()> cancelled = {};
 };
@@ -92,7 +92,7 @@ struct SessionReport {
   int kernels_from_cache = 0;
   CacheCounts cache;  // of the device, up to the end of open()
   // From the beginning until the last kernel is built and loaded; of that, how long the opening did
-  // nothing else. The rest is part of upload_seconds too: the persistent kernel is built meanwhile.
+  // nothing else. The rest is part of upload_seconds too: most kernels are built meanwhile.
   double build_seconds = 0;
   double build_wait_seconds = 0;
   double upload_seconds = 0;
